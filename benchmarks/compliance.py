@@ -1,8 +1,8 @@
 """How judges keep to the form a prompt asks for: verdicts that can be read, and that carry the code.
 
 Run it with `python -m benchmarks.compliance CASES --model FILE.gguf|embedded [--reply tags]`: the first two
-candidates of every case are compared with each version of the prompts on the same pairs. With `--save` the
-replies are kept, and read again without a model by `--read`. `--tokens` only counts what the prompts cost.
+candidates of every case are compared. With `--save` the replies are kept, and read again without a model by
+`--read`. `--tokens` only counts what the prompts cost.
 """
 
 import argparse
@@ -27,7 +27,6 @@ from caps.models.embedded import EmbeddedModel, LlamaServer
 from caps.models.weights import default_weights
 from caps.prompts.fence import could_fake
 from caps.prompts.parse import read_reply
-from caps.prompts.render import VERSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,6 @@ class Said:
     """A reply to one pair, and what its case needs to be read."""
 
     case: str
-    version: str
     reply: str
     finish: str
     nonce: str
@@ -44,13 +42,6 @@ class Said:
     prompt_tokens: int
     output_tokens: int
     seconds: float
-
-
-def judge_of(model: object, version: str, reply: str, max_tokens: int) -> LlmJudge:
-    level_models = {level: LevelModel(model, "judge") for level in Level}
-    return LlmJudge(
-        level_models, load_templates(version=version), JudgeSettings(reply=reply, max_tokens=max_tokens)
-    )
 
 
 def pairs(path: str, limit: int) -> list[PreparedCase]:
@@ -62,77 +53,66 @@ def pairs(path: str, limit: int) -> list[PreparedCase]:
 async def ask_all(
     prepared_cases: list[PreparedCase], model: EmbeddedModel, ask: Ask, options: argparse.Namespace
 ) -> list[Said]:
-    """Every pair with every version in turn: what they share of a prompt is read once."""
-    found = []
+    """Ask about every pair."""
+    level_models = {level: LevelModel(model, "judge") for level in Level}
+    settings = JudgeSettings(reply=options.reply, max_tokens=options.max_tokens)
+    judge, found = LlmJudge(level_models, load_templates(), settings), []
     for prepared in prepared_cases:
         texts = [
             prepared.case.problem.text,
             *(prepared.evidence.view(one, ask.level) for one in ask.entrants),
         ]
-        for version in VERSIONS:
-            judge = judge_of(model, version, options.reply, options.max_tokens)
-            started = time.perf_counter()
-            done = await model.complete(judge.request(prepared, ask))
-            found.append(
-                Said(
-                    prepared.case.id, version, done.text, done.finish, prepared.nonce, prepared.code,
-                    any(could_fake(text, ask) for text in texts),
-                    done.usage.prompt, done.usage.output, round(time.perf_counter() - started, 2),
-                )
-            )  # fmt: skip
-            if options.save:
-                with options.save.open("a") as file:
-                    file.write(json.dumps(asdict(found[-1])) + "\n")
+        started = time.perf_counter()
+        done = await model.complete(judge.request(prepared, ask))
+        found.append(
+            Said(
+                prepared.case.id, done.text, done.finish, prepared.nonce, prepared.code,
+                any(could_fake(text, ask) for text in texts),
+                done.usage.prompt, done.usage.output, round(time.perf_counter() - started, 2),
+            )
+        )  # fmt: skip
+        if options.save:
+            with options.save.open("a") as file:
+                file.write(json.dumps(asdict(found[-1])) + "\n")
     await model.close()
     return found
 
 
 def shares(said: list[Said], ask: Ask) -> Table:
-    table = Table(
-        "prompts", "replies", "cut", "readable", "with the code", "counted", "tokens read", "written"
-    )
-    for version in VERSIONS:
-        ours = [one for one in said if one.version == version]
-        if not ours:
-            continue
-        coded = version != VERSIONS[0]
-        readable = bound = counted = 0
-        for one in ours:
-            words = {"truncated": one.finish == "length", "nonce": one.nonce}
-            reading = read_reply(ask, one.reply, **words, code=one.code if coded else None)
-            strict = read_reply(
-                ask, one.reply, **words, code=one.code if coded else None, bound_only=one.fakes
-            )
-            readable += reading.answer is not None
-            bound += reading.bound
-            counted += strict.answer is not None
-        cut = sum(one.finish == "length" for one in ours)
-        means = (sum(one.prompt_tokens for one in ours), sum(one.output_tokens for one in ours))
-        table.add_row(
-            version, str(len(ours)), str(cut), f"{readable / len(ours):.2f}", f"{bound / len(ours):.2f}",
-            f"{counted / len(ours):.2f}", *(f"{total / len(ours):.0f}" for total in means),
-        )  # fmt: skip
+    """The shares of replies that can be read, that carry the code, and that count."""
+    table = Table("replies", "cut", "readable", "with the code", "counted", "tokens read", "written")
+    if not said:
+        return table
+    readable = bound = counted = 0
+    for one in said:
+        words = {"truncated": one.finish == "length", "nonce": one.nonce, "code": one.code}
+        reading = read_reply(ask, one.reply, **words)
+        strict = read_reply(ask, one.reply, **words, bound_only=one.fakes)
+        readable += reading.answer is not None
+        bound += reading.bound
+        counted += strict.answer is not None
+    cut = sum(one.finish == "length" for one in said)
+    totals = (sum(one.prompt_tokens for one in said), sum(one.output_tokens for one in said))
+    table.add_row(
+        str(len(said)), str(cut), *(f"{count / len(said):.2f}" for count in (readable, bound, counted)),
+        *(f"{total / len(said):.0f}" for total in totals),
+    )  # fmt: skip
     return table
 
 
 def count_tokens(weights: Path) -> Table:
     """Tokens of every template without its texts, by the tokeniser of the model."""
-    table = Table("template", *VERSIONS)
-    shown = {version: load_templates(version=version) for version in VERSIONS}
+    table = Table("template", "tokens")
     with LlamaServer(weights, context=256) as server:
-        for stem in sorted({name.partition(".")[0] for texts in shown.values() for name in texts}):
-            row = []
-            for version in VERSIONS:
-                texts = (text for name, text in shown[version].items() if name.startswith(f"{stem}."))
-                words = next(texts, "").replace("{code}", "k7f3")
-                request = Request(  # noqa: S310  (our own server)
-                    server.url.removesuffix("/v1") + "/tokenize",
-                    json.dumps({"content": re.sub(r"\{\w+\}", "", words)}).encode(),
-                    {"Content-Type": "application/json"},
-                )
-                with urlopen(request) as answer:  # noqa: S310
-                    row.append(str(len(json.load(answer)["tokens"])))
-            table.add_row(stem, *row)
+        for name, text in sorted(load_templates().items()):
+            words = re.sub(r"\{\w+\}", "", text.replace("{code}", "k7f3"))
+            request = Request(  # noqa: S310  (our own server)
+                server.url.removesuffix("/v1") + "/tokenize",
+                json.dumps({"content": words}).encode(),
+                {"Content-Type": "application/json"},
+            )
+            with urlopen(request) as answer:  # noqa: S310
+                table.add_row(name, str(len(json.load(answer)["tokens"])))
     return table
 
 

@@ -20,7 +20,6 @@ import inspect
 import logging
 import threading
 import time
-import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from contextvars import copy_context
@@ -29,7 +28,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints
 
-from caps.config import Keys, RunConfig, find_option, options, renamed
+from caps.config import Keys, RunConfig, find_option, options
 from caps.config_sources import read_environment, refuse_misspelt_variables
 from caps.core.errors import CapsError, InputError, UnreadableJudgeError
 from caps.core.play import Strategy
@@ -111,7 +110,6 @@ class ModelOptions(TypedDict, total=False):
     criteria: str | None
     vision: Literal["auto", "yes", "no"]
     prompts: str | Path | None
-    prompt_version: Literal["v1", "v2", "v3"]
     tokenizer: str | Path | None
     strategy: Strategy | str
     settings: Mapping[str, object] | None
@@ -352,7 +350,6 @@ _ADDRESSES = ("base_url", "judge_model", "judge_base_url", "judge_model_e1", "ju
 def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner:
     """The runner of a call: keywords, then the environment, then the defaults."""
     known = get_type_hints(allowed)
-    keywords = {_current_name(name): value for name, value in keywords.items()}
     for name in keywords:
         if name not in known:
             raise TypeError(f"unexpected keyword {name!r}: {nearest(name, list(known))}see help(caps.select)")
@@ -403,14 +400,6 @@ def _panel(judges: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         tables.append({"name": named, "judge": f"object:{named}"})
         objects[named] = one
     return tables, objects
-
-
-def _current_name(name: str) -> str:
-    """The current name of a keyword; a former name works with a warning."""
-    now = renamed(name)
-    if now is not None:
-        warnings.warn(f"the keyword {name!r} is now {now!r}", DeprecationWarning, stacklevel=5)
-    return now or name
 
 
 async def _select_one(case: Case, runner: Runner) -> Selected:

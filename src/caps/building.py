@@ -31,7 +31,6 @@ from caps.judging.preparation import CasePreparation
 from caps.judging.profiles import with_profile
 from caps.judging.recorded import RecordedJudge
 from caps.models.base import Model
-from caps.prompts.render import VERSION, VERSIONS
 from caps.registry import (
     FINDERS,
     GRADERS,
@@ -69,29 +68,14 @@ def with_skip_failing(strategy: Strategy, name: str) -> Strategy:
     return cast(Strategy, override(cast(Any, strategy), {"shortlist": "tests"}))
 
 
-def load_templates(
-    folder: Path | None = None, *, shelf: str = "templates", version: str = VERSION
-) -> dict[str, str]:
+def load_templates(folder: Path | None = None, *, shelf: str = "templates") -> dict[str, str]:
     """The prompt templates by name: the built-in ones, replaced by those of a folder.
 
-    Judge templates (`templates`) have several versions, of which the newest up to `version` is loaded: what
-    did not change keeps its name, and with it its journal. Those of samplers are `generation`. A folder may
-    contain both. Its templates of an earlier version replace built-in ones of a later version and keep their
-    names, which are part of journal keys.
+    Those of judges are `templates`, those of samplers `generation`. A folder may contain both.
     """
     shelves = {name: _built_in(name) for name in ("templates", "generation")}
-    own = {} if folder is None else _own_templates(folder, {name for one in shelves.values() for name in one})
-    if shelf == "generation":
-        return {**shelves[shelf], **{name: text for name, text in own.items() if name in shelves[shelf]}}
-    found: dict[str, str] = {}
-    usable = VERSIONS[VERSIONS.index(version) :: -1]
-    for stem in dict.fromkeys(name.removesuffix(".txt").rpartition(".")[0] for name in shelves[shelf]):
-        names = [f"{stem}.{one}.txt" for one in usable]
-        for texts in (own, shelves[shelf]):
-            if name := next((one for one in names if one in texts), None):
-                found[name] = texts[name]
-                break
-    return found
+    own = {} if folder is None else _own_templates(folder, {*shelves["templates"], *shelves["generation"]})
+    return {name: own.get(name, text) for name, text in shelves[shelf].items()}
 
 
 @cache

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from caps.config import RunConfig
-from caps.core.errors import InputError, SettingError
+from caps.core.errors import InputError
 from caps.core.play import Strategy, capabilities_of
 from caps.core.types import Case
 from caps.engines.base import PerCase
@@ -16,7 +16,7 @@ from caps.findings.repositories import digest_of
 from caps.graders.test_suites import has_undeclared_tests
 from caps.models.base import Notify
 from caps.prompts.criteria import MOST_BYTES, parse_criteria
-from caps.prompts.render import CRITERIA_SINCE, VERSIONS, takes_criteria
+from caps.prompts.render import takes_criteria
 
 MOST_WARNINGS = 5  # about cases whose candidates lack a number; the rest is counted
 
@@ -41,13 +41,9 @@ class CaseDefaults:
     @cached_property
     def criteria(self) -> tuple[str, ...]:
         """What makes an answer better, for cases that state no criteria of their own."""
-        stated, version = self._config.criteria, self._config.prompt_version
+        stated = self._config.criteria
         if stated is None:
             return ()
-        if VERSIONS.index(version) < VERSIONS.index(CRITERIA_SINCE):
-            raise SettingError(
-                f"criteria: the prompts of version {version} take none; leave out --prompt-version {version}"
-            )
         if stated.startswith("@"):
             stated = read_text(stated[1:], option="--criteria", most=MOST_BYTES)
         return parse_criteria(stated, "criteria")

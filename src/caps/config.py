@@ -37,7 +37,6 @@ from caps.registry import (
 )
 
 ENGINES = ("local", "batch", "ray")
-PROMPT_VERSIONS = ("v1", "v2", "v3")
 REWARD_APIS = ("vllm-score", "vllm-classify", "vllm-pooling", "sglang", "rerank", "tei")
 SANDBOXES = ("auto", "bwrap", "unsafe-local", "off")
 
@@ -244,7 +243,6 @@ class RunConfig:
         metavar="FORM",
         choices=("auto", *REPLIES),
         advanced=True,
-        formerly=("reply_format",),
     )
     extra: Mapping[str, object] = option(
         {},
@@ -290,14 +288,6 @@ class RunConfig:
     )
     prompts: str | None = option(
         None, "Folder with your own prompt templates.", "asking", metavar="DIR", guarded=True, advanced=True
-    )
-    prompt_version: str = option(
-        PROMPT_VERSIONS[-1],
-        "Version of the prompts; v1 and v2 reuse the journal of an older release.",
-        "asking",
-        metavar="VERSION",
-        choices=PROMPT_VERSIONS,
-        advanced=True,
     )
     tokenizer: str | None = option(
         None,
@@ -539,7 +529,6 @@ class RunConfig:
         "context",
         metavar="TOKENS",
         least=256,
-        formerly=("context",),
     )
     threads: int | None = option(
         None, "CPU threads of an embedded model. Default: by the load of the machine.", "embedded",
@@ -677,8 +666,8 @@ def options() -> Mapping[str, Option]:
 
 @cache
 def options_by_alias() -> Mapping[str, Option]:
-    """All settings by their names, aliases and former names."""
-    return {name: one for one in options().values() for name in (one.name, *one.aliases, *one.formerly)}
+    """All settings by their names and aliases."""
+    return {name: one for one in options().values() for name in (one.name, *one.aliases)}
 
 
 def find_option(name: str, *, where: str = "", among: Iterable[Option] | None = None) -> Option:
@@ -694,13 +683,6 @@ def find_option(name: str, *, where: str = "", among: Iterable[Option] | None = 
     raise SettingError(
         f"{place}{name}: no such setting; {nearest(name.replace('-', '_'), known)}see caps select --help"
     )
-
-
-def renamed(name: str) -> str | None:
-    """The current name of a renamed setting; None if the name is current or unknown."""
-    old = name.replace("-", "_")
-    one = options_by_alias().get(old)
-    return one.name if one is not None and old in one.formerly else None
 
 
 def read_values(

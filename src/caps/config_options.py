@@ -23,8 +23,7 @@ class Option:
     """A setting: its names, valid values, help text, and who may set it.
 
     `registry` lists the names it takes. `advanced` ones are rarely needed and come last in the help.
-    `formerly` are old names, which still work and print a notice. Given several times, or as FIELD=VALUE, it
-    fills the setting that `several` names.
+    Given several times, or as FIELD=VALUE, it fills the setting that `several` names.
     """
 
     name: str
@@ -47,17 +46,7 @@ class Option:
     plugin: bool
     advanced: bool
     registry: Registry | None
-    formerly: tuple[str, ...]
     several: str
-
-    @property
-    def old_env(self) -> tuple[str, ...]:
-        """The environment variables of its former names."""
-        return (
-            ()
-            if self.kind in ("mapping", "judges")
-            else tuple(f"CAPS_{name.upper()}" for name in self.formerly)
-        )
 
     @property
     def expected(self) -> str:
@@ -123,7 +112,6 @@ def option(
     shown: bool = True,
     advanced: bool = False,
     registry: Registry | None = None,
-    formerly: tuple[str, ...] = (),
     several: str = "",
 ) -> Any:
     """Declare a setting; see `Option`. `plugin`: the value may name code to import.
@@ -145,7 +133,6 @@ def option(
         "plugin": plugin,
         "advanced": advanced,
         "registry": registry,
-        "formerly": formerly,
         "several": several,
     }
     if isinstance(default, dict):

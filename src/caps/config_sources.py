@@ -29,7 +29,7 @@ def read_environment(names: Iterable[str], environment: Mapping[str, str] | None
     found: dict[str, Any] = {}
     for name in names:
         one = options()[name]
-        variable = next((env for env in (*one.env, *one.old_env) if known.get(env)), None)
+        variable = next((env for env in one.env if known.get(env)), None)
         if variable is not None:
             found[name] = one.check_text(known[variable], f"{variable} =")
     return found
@@ -37,7 +37,7 @@ def read_environment(names: Iterable[str], environment: Mapping[str, str] | None
 
 def refuse_misspelt_variables(environment: Mapping[str, str] | None = None) -> None:
     """Refuse a variable that resembles a setting; others may belong to other programs."""
-    known = {name for one in options().values() for name in (*one.env, *one.old_env)} | OTHER_VARIABLES
+    known = {name for one in options().values() for name in one.env} | OTHER_VARIABLES
     bare = [name.removeprefix(PREFIX) for name in sorted(known) if name.startswith(PREFIX)]
     for name in os.environ if environment is None else environment:
         if name.startswith(PREFIX) and name not in known:

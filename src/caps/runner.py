@@ -88,7 +88,7 @@ from caps.models.probing import VisionTests, needs_probe
 from caps.models.replayed import ReplayedModel
 from caps.models.rewards import TEMPLATES, Form, RewardModel
 from caps.models.weights import Report
-from caps.registry import PAIR_VIEWS, allow, allowed
+from caps.registry import allow, allowed
 from caps.sampling.base import Method
 from caps.sampling.generators import GeneratorSource, read_sources
 from caps.sampling.presets import Preset
@@ -281,7 +281,7 @@ class Runner:
         """The prompt templates the judge is asked with; a reward server has none."""
         if self.has_reward_judge:
             return {}
-        return load_templates(self.prompts_folder, version=self.config.prompt_version)
+        return load_templates(self.prompts_folder)
 
     @property
     def prompts_folder(self) -> Path | None:
@@ -357,12 +357,8 @@ class Runner:
 
     @property
     def shows_differences(self) -> bool:
-        """Whether partial evidence shows what separates two candidates, for a strategy that asks about it.
-
-        Prompts of the first version have no words for it.
-        """
-        asked = capabilities_of(self.strategy).asks_about_differences
-        return asked and self.config.hard_evidence != "off" and self.config.prompt_version != "v1"
+        """Whether partial evidence shows what separates two candidates, for a strategy that asks about it."""
+        return capabilities_of(self.strategy).asks_about_differences and self.config.hard_evidence != "off"
 
     @cached_property
     def prepare(self) -> CasePreparation:
@@ -372,15 +368,11 @@ class Runner:
     def preparation(self, *, findings: bool) -> CasePreparation:
         """The preparation of cases; a forecast, which computes no findings, does without them."""
         views = {name: str(value) for name, value in self.config.views.items()}
-        if self.config.prompt_version == "v1" and (
-            "pair" in views or views.get("partial") in PAIR_VIEWS.table
-        ):
-            raise SettingError("a view of pairs needs prompts of version v2: drop --prompt-version v1")
         return make_prepare(
             self.config.profile,
             views,
             findings=findings,
-            quotes=self.config.prompt_version == "v1" or self.config.prompts is not None,
+            quotes=self.config.prompts is not None,
             differences=self.shows_differences,
             context=self.context,
             reply=self.config.max_tokens or self.judge_preset.max_tokens,
@@ -495,7 +487,7 @@ class Runner:
             started=self.started,
         )
         runner._served_context = self._served_context
-        if (config.prompts, config.prompt_version) == (self.config.prompts, self.config.prompt_version):
+        if config.prompts == self.config.prompts:
             runner.__dict__["templates"] = self.templates  # read once
         runner._vision = self._vision
         if (config.reply, config.judges) == (self.config.reply, self.config.judges):

@@ -186,7 +186,7 @@ class AutoSolver:
         listed: list[object] = [LOG_VERSION, case.id, case.domain, firsts, repr(self._policy)]
         listed += [runner.judge_name, runner.config.seed]
         listed += [repr(runner.method), repr(runner.case_budget), repr(runner.price)]
-        listed += [runner.config.prompt_version, runner.config.hard_evidence]
+        listed += [sorted(runner.templates.items()), runner.config.hard_evidence]
         key = sha256(msgspec.json.encode(listed)).hexdigest()
         return JournalLog(self._session.journal, key)
 

@@ -115,7 +115,7 @@ def test_views_prompts_seed_limit_and_standard_input(tmp_path, cases):
     words = (cases, "--strategy", "caps")
     (plain,) = caps_json("plan", *words)
     assert caps_json("plan", *words, "--limit", 1)[0]["cases"] == 1
-    (tmp_path / "pair-e1-math.v1.txt").write_text("MINE {problem} {a} {b}")
+    (tmp_path / "pair-e1-math.txt").write_text("MINE {problem} {a} {b}")
     (short,) = caps_json("plan", *words, "--prompts", tmp_path)
     assert short["first_stage_tokens"] < plain["first_stage_tokens"]
     done = caps("plan", "-", "--json", "--strategy", "caps", stdin=cases.read_text())

@@ -166,7 +166,7 @@ def test_what_cannot_be_replayed_is_named(run, tmp_path, damage):
     elif damage == "stdin":
         made["cases"] = "-"
     else:
-        made["prompt_digests"]["pair-e1-math.v2.txt"] = "0" * 16
+        made["prompt_digests"]["pair-e1-math.txt"] = "0" * 16
     if damage in ("no journal", "stdin", "prompts"):
         (out / "run.json").write_text(json.dumps(made))
     done = caps("replay", out)
@@ -196,90 +196,34 @@ def test_every_kind_of_ask_is_replayed_gaps_included(tmp_path, strategy):
 
 
 @pytest.fixture
-def old_run(tmp_path):
-    """The folder and the journal of a run that was asked in the words of version 0.1."""
-    cases, out = write_cases(tmp_path / "cases.jsonl", 3), tmp_path / "run"
-    words = (
-        "select",
-        cases,
-        "--model",
-        "stub",
-        "--journal",
-        tmp_path / "journal.sqlite",
-        "--strategy",
-        "caps",
-    )
-    with StubServer(better_quality_wins) as server:
-        done = caps(*words, "--base-url", server.url, "--out", out, "--prompt-version", "v1")
-        assert done.returncode == 0, done.stderr
-    made = json.loads((out / "run.json").read_text())
-    assert made["config"]["prompt_version"] == "v1"
-    assert all(name.endswith(".v1.txt") for name in made["prompt_digests"])
-    return out, words, done
-
-
-def test_a_run_of_version_0_1_replays_with_the_prompts_it_was_made_with(old_run):
-    out, _, done = old_run
-    again = caps("replay", out)
-    assert again.returncode == 0, again.stderr
-    assert orders(again) == orders(done)
-    assert "3 cases replayed without a call, all as in the run" in again.stderr
-
-
-def test_a_run_of_version_0_1_goes_on_in_its_folder_and_pays_for_nothing_again(old_run):
-    out, words, done = old_run
-    with StubServer(better_quality_wins) as server:
-        again = caps(*words, "--base-url", server.url, "--out", out)
-        assert again.returncode == 0, again.stderr
-        assert server.requests <= 1  # the one that tries the endpoint
-    assert orders(again) == orders(done)
-    assert json.loads((out / "run.json").read_text())["config"]["prompt_version"] == "v1"
-
-
-def test_what_is_asked_for_a_run_of_version_0_1_is_asked_in_its_words(old_run):
-    out, _, _ = old_run
-    made = json.loads((out / "run.json").read_text())
-    with StubServer(better_quality_wins) as server:
-        made["config"]["base_url"] = [server.url]
-        (out / "run.json").write_text(json.dumps(made))
-        wider = caps("replay", out, "--strategy", "caps", "--set", "screening=E2", "--ask")
-        assert wider.returncode == 0, wider.stderr
-        prompts = [body["messages"][0]["content"] for body in server.bodies[1:]]
-    assert prompts
-    assert all("<winner>A or B or TIE</winner>" in prompt for prompt in prompts)
-
-
-def test_a_new_run_is_asked_in_the_new_words_and_says_so(run):
-    out, _ = run
-    made = json.loads((out / "run.json").read_text())
-    assert made["config"]["prompt_version"] == "v3"
-    assert all(name.endswith((".v2.txt", ".v3.txt")) for name in made["prompt_digests"])
-
-
-def test_an_unknown_version_of_the_prompts_is_named(tmp_path):
-    cases = write_cases(tmp_path / "cases.jsonl", 1)
-    done = caps("select", cases, "--model", "m", "--base-url", "http://127.0.0.1:9", "--prompt-version", "v9")
-    assert done.returncode == 2
-    assert "--prompt-version 'v9': must be one of v1, v2, v3" in done.stderr
-
-
-def test_own_prompts_of_an_earlier_version_keep_their_name_and_so_their_replies(tmp_path):
-    """A folder made for version 0.1 holds templates without a code: its journal answers a new run."""
-    cases, prompts = write_cases(tmp_path / "cases.jsonl", 2), tmp_path / "prompts"
-    prompts.mkdir()
+def own_prompts(tmp_path):
+    """A folder of templates without a code, as a user may write them."""
+    folder = tmp_path / "prompts"
+    folder.mkdir()
     for name in ("pair-e1-math", "pair-e2-math"):
-        (prompts / f"{name}.v1.txt").write_text("{problem}\n{a}\n{b}\nWhich? <winner>A or B or TIE</winner>")
+        (folder / f"{name}.txt").write_text("{problem}\n{a}\n{b}\nWhich? <winner>A or B or TIE</winner>")
+    return folder
+
+
+def test_an_edited_template_is_never_answered_with_replies_to_the_old_one(own_prompts, tmp_path):
+    cases, out = write_cases(tmp_path / "cases.jsonl", 2), tmp_path / "run"
     words = (
-        "select", cases, "--model", "m", "--journal", tmp_path / "j", "--prompts", prompts, "--strategy", "caps",
+        "select", cases, "--model", "m", "--journal", tmp_path / "j", "--prompts", own_prompts, "--strategy", "caps",
     )  # fmt: skip
     with StubServer(better_quality_wins) as server:
-        done = caps(*words, "--base-url", server.url, "--prompt-version", "v1")
+        done = caps(*words, "--base-url", server.url, "--out", out)
+        assert done.returncode == 0, done.stderr
         paid = server.requests
-        again = caps(*words, "--base-url", server.url, "--out", tmp_path / "run")
-        assert again.returncode == 0, again.stderr
-        assert server.requests <= paid + 1
-    assert orders(again) == orders(done)
-    made = json.loads((tmp_path / "run" / "run.json").read_text())
-    own = {name for name in made["prompt_digests"] if name.endswith(".v1.txt")}
-    assert own == {"pair-e1-math.v1.txt", "pair-e2-math.v1.txt"}
-    assert len(made["prompt_digests"]) == 21
+        again = caps(*words, "--base-url", server.url)
+        assert orders(again) == orders(done)
+        assert server.requests <= paid + 1, "the journal answers prompts that did not change"
+        paid = server.requests
+        for template in own_prompts.iterdir():
+            template.write_text(template.read_text() + " Think.")
+        edited = caps(*words, "--base-url", server.url)
+        assert edited.returncode == 0, edited.stderr
+        asked = [body["messages"][0]["content"] for body in server.bodies[paid:]]
+    assert sum(prompt.endswith(" Think.") for prompt in asked) >= 2
+    replayed = caps("replay", out)
+    assert replayed.returncode == 2
+    assert "pair-e1-math.txt" in replayed.stderr

@@ -96,7 +96,7 @@ def test_a_run_folder_holds_everything_but_the_key(select, tmp_path):
     run = json.loads((out / "run.json").read_text())
     assert run["config"]["strategy"] == "caps-r"
     assert run["config"]["settings"]["finalists"] == 2
-    assert run["prompt_digests"]["pair-e1-math.v2.txt"]
+    assert run["prompt_digests"]["pair-e1-math.txt"]
     assert run["versions"]["caps"]
     assert run["summary"]["cases"] == 2
     selections = [json.loads(line) for line in (out / "selections.jsonl").read_text().splitlines()]
@@ -189,7 +189,7 @@ def test_extras_reach_the_server_and_views_change_what_is_shown(select, server, 
 def test_own_prompts_are_used(select, server, tmp_path):
     folder = tmp_path / "prompts"
     folder.mkdir()
-    (folder / "pair-e1-math.v1.txt").write_text("MINE {problem} {a} {b} <winner>A or B or TIE</winner>")
+    (folder / "pair-e1-math.txt").write_text("MINE {problem} {a} {b} <winner>A or B or TIE</winner>")
     cases = write_cases(tmp_path / "cases.jsonl", 1, n=4)
     assert select(cases, "--prompts", folder, "--strategy", "caps").returncode == 0
     prompts = [body["messages"][0]["content"] for body in server.bodies]

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from caps.building import load_templates, make_prepare, make_strategy
-from caps.config import RunConfig
 from caps.core.contest import Contest
 from caps.core.domains import Domain
 from caps.core.errors import SettingError
@@ -16,7 +15,6 @@ from caps.evidence.domains import register_domain
 from caps.evidence.profiles import profile_named, with_views
 from caps.judging.llm import LevelModel, LlmJudge
 from caps.models.scripted import ScriptedModel
-from caps.runner import Runner
 from caps.studies.planning import CasePrompts, forecast_case
 
 ADD = "I add.\n```python\nimport sys\n\ndef f(a, b):\n    total = a + b\n    return total\n```"
@@ -104,8 +102,8 @@ def test_replies_about_other_views_are_found_again_whatever_programs_did():
     judge = LlmJudge(dict.fromkeys(Level, LevelModel(ScriptedModel(lambda _: ""), "m")), load_templates())
     with_difference, without = make_prepare(differences=True)(CASE), make_prepare()(CASE)
     assert judge.request(with_difference, FULL) == judge.request(without, FULL)
-    assert judge.request(with_difference, PARTIAL).template == "pair-difference-code.v2.txt"
-    assert judge.request(without, PARTIAL).template == "pair-e1-code.v2.txt"
+    assert judge.request(with_difference, PARTIAL).template == "pair-difference-code.txt"
+    assert judge.request(without, PARTIAL).template == "pair-e1-code.txt"
 
 
 def test_the_judge_is_asked_which_output_is_right_and_its_verdict_is_read():
@@ -159,5 +157,3 @@ def test_a_pair_view_without_a_prompt_for_it_is_refused():
     assert register_domain(replace(own, templates={"pair-difference": template})).pair is code_difference
     with pytest.raises(SettingError, match="candidates"):
         register_domain(replace(own, prompts="code", pair=lambda: None))
-    with pytest.raises(SettingError, match="v2"):
-        _ = Runner(RunConfig(prompt_version="v1", views={"partial": "code-difference"})).prepare

@@ -38,7 +38,7 @@ def test_a_readable_reply_is_a_verdict_after_one_call_at_temperature_0():
     assert (ruling.winner, ruling.confidence, ruling.malformed) == ("B", "HIGH", None)
     (request,) = model.requests
     assert (request.temperature, request.draw, request.seed, request.top_logprobs) == (0, 0, None, 0)
-    assert request.template == "pair-e2-math.v2.txt"
+    assert request.template == "pair-e2-math.txt"
     assert request.extra == {"top_k": 5}
 
 
@@ -51,10 +51,10 @@ def test_slot_a_is_shown_first():
 @pytest.mark.parametrize(
     ("ask", "reply", "answer", "template"),
     [
-        (Pairing(0, 1, Level.PARTIAL), GOOD, Verdict(3, 9), "pair-e1-math.v2.txt"),
-        (Pairing(0, 1, Level.FULL, dialect="ratings"), "<rating_A>2</rating_A><rating_B>8</rating_B>", Verdict(2, 8), "pair-ratings-math.v2.txt"),
-        (Solo(2, Level.FULL), "<rating>7</rating>", Rating(7), "solo-math.v2.txt"),
-        (Group((2, 0, 1), Level.FULL), "<best>3</best>", Pick(1), "group-math.v2.txt"),
+        (Pairing(0, 1, Level.PARTIAL), GOOD, Verdict(3, 9), "pair-e1-math.txt"),
+        (Pairing(0, 1, Level.FULL, dialect="ratings"), "<rating_A>2</rating_A><rating_B>8</rating_B>", Verdict(2, 8), "pair-ratings-math.txt"),
+        (Solo(2, Level.FULL), "<rating>7</rating>", Rating(7), "solo-math.txt"),
+        (Group((2, 0, 1), Level.FULL), "<best>3</best>", Pick(1), "group-math.txt"),
     ],
 )  # fmt: skip
 def test_every_kind_of_ask_has_its_words_and_its_answer(ask, reply, answer, template):
@@ -149,7 +149,7 @@ def test_another_judge_may_sit_at_partial_evidence():
 def test_a_missing_template_is_named():
     model = ScriptedModel([GOOD])
     judge = LlmJudge({Level.FULL: LevelModel(model, "m")}, {})
-    with pytest.raises(SettingError, match=r"pair-e2-math\.v3\.txt"):
+    with pytest.raises(SettingError, match=r"pair-e2-math\.txt"):
         asyncio.run(judge.rule(BOUT, PAIR))
 
 

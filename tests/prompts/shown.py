@@ -1,13 +1,13 @@
-"""Every shipped template with an ask it belongs to, and ways to show candidates through it."""
+"""Every shipped template with an ask it belongs to, some without a code, and ways to show candidates through them."""
 
 from importlib.resources import files
 
 from caps.core.domains import CRITERIA_PROMPTS, PROMPT_KINDS
 from caps.core.types import Ask, Group, Level, Message, Pairing, Problem, Solo
 from caps.prompts.fence import code_for, nonce_for
-from caps.prompts.render import VERSIONS, asks_for_code, render, template_name
+from caps.prompts.render import asks_for_code, render, template_name
 
-TEMPLATES = {
+BUILT_IN = {
     file.name: file.read_text(encoding="utf-8")
     for file in sorted(files("caps.prompts").joinpath("templates").iterdir(), key=lambda file: file.name)
 }
@@ -17,13 +17,15 @@ RATINGS = Pairing(0, 1, Level.FULL, dialect="ratings")
 SOLO = Solo(0, Level.FULL)
 GROUP = Group((4, 7, 2), Level.FULL)
 ASKS: tuple[Ask, ...] = (PARTIAL, FULL, RATINGS, SOLO, GROUP)
-ASK_OF = {
-    template_name(ask, domain, version): ask
-    for ask in ASKS
-    for domain in (*PROMPT_KINDS, CRITERIA_PROMPTS)
-    for version in VERSIONS
-    if template_name(ask, domain, version) in TEMPLATES
-} | {template_name(PARTIAL, "code", "v2", difference=True): PARTIAL}
+ASK_OF_BUILT_IN = {
+    template_name(ask, kind): ask for ask in ASKS for kind in (*PROMPT_KINDS, CRITERIA_PROMPTS)
+} | {template_name(PARTIAL, "code", difference=True): PARTIAL}
+# A template of a user may ask for no code.
+CODELESS = {
+    f"codeless {name}": text.replace("-{code}", "") for name, text in BUILT_IN.items() if "-math" in name
+}
+TEMPLATES = BUILT_IN | CODELESS
+ASK_OF = ASK_OF_BUILT_IN | {name: ASK_OF_BUILT_IN[name.removeprefix("codeless ")] for name in CODELESS}
 PROBLEM = Problem.of("Add two numbers.")
 
 

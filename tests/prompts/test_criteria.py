@@ -11,11 +11,9 @@ from caps.config import RunConfig
 from caps.core.errors import SettingError
 from caps.core.types import Case, Group, Solo
 from caps.datasets.case_files import case_row, parse_case
-from caps.evidence.domains import domain_named
 from caps.judging.llm import LevelModel, LlmJudge
 from caps.models.scripted import ScriptedModel
 from caps.prompts.criteria import LONGEST, parse_criteria, take_criteria
-from caps.prompts.render import find_template
 from caps.runner import Runner
 from models.server import Reply, StubServer
 from shell import caps
@@ -60,7 +58,7 @@ def ruled(case: Case, ask, reply):
 def test_several_criteria_are_asked_in_one_call_and_the_overall_verdict_decides(ask, reply, answer, apart):
     ruling, request = ruled(case_of(), ask, reply)
     assert (ruling.answer, ruling.criteria, ruling.malformed) == (answer, apart, None)
-    assert "-criteria.v3.txt" in request.template
+    assert "-criteria.txt" in request.template
     assert "1. faithful to the source\n2. fluent\n" in request.messages[0].content
 
 
@@ -78,18 +76,11 @@ def test_reading_criteria_takes_linear_time():
 
 def test_general_cases_without_criteria_are_asked_for_the_better_answer_and_others_as_before():
     _, request = ruled(case_of(criteria=()), PAIR, "<winner>A-CODE</winner>")
-    assert request.template == "pair-e2-general.v3.txt"
+    assert request.template == "pair-e2-general.txt"
     assert "helpful, correct and complete" in request.messages[0].content
     _, request = ruled(case_of(domain="math"), PAIR, "<winner>A-CODE</winner>")
-    assert request.template == "pair-e2-math.v2.txt"
+    assert request.template == "pair-e2-math.txt"
     assert TWO[0] not in request.messages[0].content
-
-
-def test_prompts_of_an_earlier_version_ask_as_they_did_whatever_a_case_states():
-    templates = load_templates(version="v2")
-    assert (
-        find_template(templates, PAIR, domain_named("general"), criteria=True)[0] == "pair-e2-general.v2.txt"
-    )
 
 
 def test_criteria_of_the_run_are_for_general_cases_that_state_none(tmp_path):
@@ -116,7 +107,6 @@ def test_criteria_of_the_run_are_for_general_cases_that_state_none(tmp_path):
             {"criteria": "x" * (LONGEST + 1)},
             "20,001 characters, which every prompt would repeat; at most 20,000",
         ),
-        ({"criteria": "fluent", "prompt_version": "v2"}, "the prompts of version v2 take none"),
     ],
 )
 def test_wrong_criteria_are_refused_before_anything_is_asked(values, said):

@@ -31,7 +31,7 @@ def test_a_problem_stands_in_its_prompt_as_it_is(name):
     assert asked.role == "user"
     assert problem in asked.content
     assert ("def f(a):" in asked.content) == ("function" in name)
-    assert (r"\boxed{}" in asked.content) == (name in ("plain-math.v1.txt", "instruct-math.v1.txt"))
+    assert (r"\boxed{}" in asked.content) == (name in ("plain-math.txt", "instruct-math.txt"))
     assert len(examples) == (8 if name.startswith("few-shot") else 0)
     assert [one.role for one in examples] == ["user", "assistant"] * (len(examples) // 2)
 
@@ -49,7 +49,7 @@ def test_of_a_chat_the_last_question_is_wrapped_and_the_system_goes_before_the_e
         Message("system", "Be brief."),
         Message("user", "What is 2 + 2?"),
     )
-    sent = ask_for_answer(TEMPLATES["few-shot-math.v1.txt"], Problem(chat))
+    sent = ask_for_answer(TEMPLATES["few-shot-math.txt"], Problem(chat))
     assert sent[0] == chat[2]
     assert sent[-3:] == (chat[0], chat[1], chat[3])
     assert len(sent) == 8 + 4
@@ -75,11 +75,11 @@ def test_a_hostile_candidate_stays_inside_its_fence_when_answers_are_combined():
 
 
 def test_a_folder_of_own_prompts_may_hold_both_kinds(tmp_path):
-    (tmp_path / "plain-math.v1.txt").write_text("MINE {problem}")
-    (tmp_path / "solo-math.v1.txt").write_text("JUDGE {problem} {candidate}")
-    assert load_templates(tmp_path, shelf="generation")["plain-math.v1.txt"] == "MINE {problem}"
-    assert "solo-math.v1.txt" not in load_templates(tmp_path, shelf="generation")
-    assert load_templates(tmp_path)["solo-math.v1.txt"].startswith("JUDGE")
+    (tmp_path / "plain-math.txt").write_text("MINE {problem}")
+    (tmp_path / "solo-math.txt").write_text("JUDGE {problem} {candidate}")
+    assert load_templates(tmp_path, shelf="generation")["plain-math.txt"] == "MINE {problem}"
+    assert "solo-math.txt" not in load_templates(tmp_path, shelf="generation")
+    assert load_templates(tmp_path)["solo-math.txt"].startswith("JUDGE")
     (tmp_path / "typo.txt").write_text("")
     with pytest.raises(InputError, match=r"typo\.txt is not a template name"):
         load_templates(tmp_path)

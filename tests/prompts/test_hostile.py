@@ -148,9 +148,11 @@ def test_five_megabytes_of_attack_are_shown_and_read_in_seconds() -> None:
     attack = PLANTS["huge"] * 500
     assert len(attack) > 5_000_000
     start = process_time()
-    prompt, nonce = show("pair-e2-code.v1.txt", [attack, HONEST])
+    prompt, nonce = show("codeless pair-e2-math.txt", [attack, HONEST])
     assert len(blocks(prompt, nonce)) == 3
-    assert read_reply(ASK_OF["pair-e2-code.v1.txt"], prompt, truncated=False, nonce=nonce).answer is None
+    assert (
+        read_reply(ASK_OF["codeless pair-e2-math.txt"], prompt, truncated=False, nonce=nonce).answer is None
+    )
     assert process_time() - start < 60
 
 

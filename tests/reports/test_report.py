@@ -75,7 +75,7 @@ def test_main_figures_settings_and_cases_can_be_read_without_scripts(run):
         "chosen answers right",
         "of V1-Infer's tokens",
         "rescue_margin",
-        "pair-e1-math.v2.txt",
+        "pair-e1-math.txt",
         *NAMES,
     ):
         assert words in shown

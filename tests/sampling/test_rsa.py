@@ -123,7 +123,7 @@ def test_aggregation_in_one_call_sees_all_and_writes_one():
     (sampled,) = run(Aggregate(), sampler, [problem()], n=5)
     assert sampler.model.calls == 6
     assert shown(sampler.model.requests[5]) == [0, 1, 2, 3, 4]
-    assert sampler.model.requests[5].template == "aggregate-math.v1.txt"
+    assert sampler.model.requests[5].template == "aggregate-math.txt"
     assert texts(sampled) == ["member 5"]
     (kept,) = run(Aggregate(keep=True), sampler_of(numbered), [problem()], n=2)
     assert texts(kept) == ["member 0", "member 1", "member 2"]

@@ -177,7 +177,7 @@ def test_code_that_is_called_shows_its_interface():
     assert interface_of(problem(entry_point="", starter_code="  ")) == ""
     request = sampler_of([]).request(problem(domain="code", entry_point="solve"), 0)
     assert "def solve(...):" in request.messages[0].content
-    assert request.template == "instruct-function.v1.txt"
+    assert request.template == "instruct-function.txt"
 
 
 def test_what_is_under_way_when_the_run_is_stopped_comes_in_and_nothing_new_begins():

@@ -25,7 +25,7 @@ def counted(model):
 def prompts(tmp_path):
     """Prompts in few words: a small model on one core reads a hundred tokens a second."""
     for name in ("code", "math", "general"):
-        (tmp_path / f"solo-{name}.v1.txt").write_text("{problem}\n{candidate}\nRate it.")
+        (tmp_path / f"solo-{name}.txt").write_text("{problem}\n{candidate}\nRate it.")
     return tmp_path
 
 

@@ -7,7 +7,6 @@ A new setting is one new field of `RunConfig`; it appears in every command that 
 """
 
 import inspect
-import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -30,7 +29,7 @@ from caps.cli.help import (
     print_help,
 )
 from caps.cli.output import say
-from caps.config import Keys, RunConfig, find_option, options, renamed
+from caps.config import Keys, RunConfig, find_option, options
 from caps.config_options import Option
 from caps.config_sources import LOCAL_FILE, parse_assignments, read_config_file, refuse_misspelt_variables
 from caps.core.errors import SettingError
@@ -119,7 +118,7 @@ def configured(
 
         @wraps(command)
         def run(ctx: typer.Context, **given: Any) -> None:
-            _check_variables()
+            refuse_misspelt_variables()
             words = {name: given.pop(name) for name in generated}
             if announce and not given.get("quiet") and (loaded := loaded_settings(ctx)):
                 say("settings from {}: {}".format(*loaded))
@@ -182,20 +181,6 @@ def _one_or_several(
     return one.default, read_tables(parsed, one.flags[0])
 
 
-def _check_variables() -> None:
-    """Refuse a variable that is nearly the name of a setting, and report old names; others are not ours."""
-    refuse_misspelt_variables()
-    for one in options().values():
-        for name in one.old_env:
-            if name in os.environ:
-                warn_renamed(f"environment variable {name}", one.env[0])
-
-
-def warn_renamed(old: str, new: str) -> None:
-    """Print that a name still works but has been replaced."""
-    say(f"deprecated: {old} is now {new}; the old name will stop working in a later version", "yellow")
-
-
 def allow_named(*values: object) -> None:
     """Let code of the working directory be imported that a user has named: `py:module:object`.
 
@@ -240,7 +225,7 @@ def _parameter(one: Option, default: Any) -> inspect.Parameter:
 def _typer_option(one: Option, default: Any) -> Any:
     return typer.Option(
         *one.flags,
-        envvar=None if one.kind == "mapping" else [*one.env, *one.old_env],
+        envvar=None if one.kind == "mapping" else list(one.env),
         show_envvar=False,
         help=one.help,
         metavar=one.metavar,
@@ -288,7 +273,7 @@ def _panel_order(parameter: inspect.Parameter) -> int:
 
 
 class Command(TyperCommand):
-    """A command that accepts the former names of options, and lists `--help` among input and output."""
+    """A command that lists `--help` among input and output."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Print the help."""
@@ -300,27 +285,6 @@ class Command(TyperCommand):
         if found is not None and any(getattr(one, "rich_help_panel", None) == FILES for one in self.params):
             found.rich_help_panel = FILES
         return found
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words of the command line, with former names of options replaced."""
-        return super().parse_args(ctx, self._with_current_names(args))
-
-    def _with_current_names(self, args: list[str]) -> list[str]:
-        own = {param.name for param in self.params}
-        former = {
-            f"--{old.replace('_', '-')}": one.flags[0]
-            for one in options().values()
-            if one.name in own
-            for old in one.formerly
-        }
-        end = args.index("--") if "--" in args else len(args)
-        words = []
-        for word in args[:end]:
-            flag, equals, value = word.partition("=")
-            if flag in former:
-                warn_renamed(flag, former[flag])
-            words.append(f"{former.get(flag, flag)}{equals}{value}")
-        return words + args[end:]
 
 
 def _is_argument(annotation: Any) -> bool:
@@ -340,8 +304,6 @@ def _load(ctx: typer.Context, path: Path | None) -> Path | None:
         if found:
             find_option(key, where=str(path))  # it may set nothing else, such as --out or --host
         param = known.get(key.replace("_", "-")) or _param_of_setting(ctx, key)
-        if (new := renamed(key)) is not None:
-            warn_renamed(f"{path}: {key}", new)
         if key == "judges":
             ctx.meta[TABLES] = read_tables(value, str(path))
         elif param is None:

@@ -101,7 +101,7 @@ def select_cases(
     """Select from a file of cases, and exit; `started` is when a run began whose replies are used."""
     if started is None:
         started = started_in(out, force=force)
-    config = _with_prompts_of_run(config, out)
+    config = _with_reply_form_of_run(config, out)
     read = partial(cases_for, config.engine, Runner(config).cluster, cases, config.map)
     source = checked_source(partial(read, say), limit)
     with runner_for(config, keys, quiet=quiet, started=started) as runner:
@@ -121,16 +121,14 @@ def select_cases(
     raise typer.Exit(code)
 
 
-def _with_prompts_of_run(config: RunConfig, out: Path | None) -> RunConfig:
-    """Continue a run with the prompts and the form of replies it began with, unless others are named."""
+def _with_reply_form_of_run(config: RunConfig, out: Path | None) -> RunConfig:
+    """Continue a run with the form of replies it began with, unless another is named."""
     if out is None:
         return config
     try:
         begun = read_run_file(out).config
     except (OSError, CapsError, msgspec.MsgspecError, UnicodeError, RecursionError):
         return config  # no run, or a damaged one, which is reported when it is written to
-    if config.prompt_version == RunConfig().prompt_version:
-        config = replace(config, prompt_version=begun.prompt_version)
     found_out = config.reply == "auto" or (config.reply == TAGS[0] and begun.reply in TAGS)
     return replace(config, reply=begun.reply) if found_out and begun.reply is not None else config
 

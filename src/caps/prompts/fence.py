@@ -14,20 +14,8 @@ from typing import TypeAlias
 from unicodedata import category, combining, normalize
 
 from caps.core.types import Ask
-from caps.prompts.fence_v1 import JOINER, neutralise, quote
 from caps.prompts.parse import readable
-
-__all__ = [
-    "JOINER",
-    "Quoting",
-    "code_for",
-    "could_fake",
-    "fenced",
-    "neutralise",
-    "nonce_for",
-    "quote",
-    "show",
-]
+from caps.prompts.tags import JOINER, LABEL_ENDS, NOUN, NUMBER, PLACE, bare
 
 Quoting: TypeAlias = Callable[[str, str], str]
 
@@ -78,6 +66,63 @@ _RARE = re.compile(
     r"◁(?=/?\w{1,20}▷)|\](?=~!?b[\[\]]|<\]|![pd]~\[)|\[(?=e~\[)|>(?=>[A-Z_]{5,20}<<)|(?i:a(?=ssistantfinal))"
 )
 _RARE_SIGNS = ("◁", "]~", "]<]", "]!", "[e~", ">>", "ssistantfinal")
+
+# What `quote` breaks up as well: verdict tags and fences, lines that read like a heading or a fence, however
+# they are decorated, and the keywords of lines that state a verdict in plain words.
+_TAG = re.compile(
+    r"<(?=[\s/]{0,8}(?:winner|confidence|best|rating[ _-]?[ab]?)(?:\s[^<>]{0,40})?[\s/\\]{0,8}>"
+    r"|<<[ \t]{0,8}/?(?:BEGIN|END))",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(
+    r"^(?:[^\w\n]|_)*+(?=(?:task|problem|output format|evaluation guidelines|rating rules|instructions?"
+    r"|system|assistant|user|(?:candidate|solution|submission)[ \t]{1,4}(?:[ab]|[0-9]{1,4}))(?:[^\w\n]|_)*+$"
+    r"|(?:begin|end)[ \t]{1,4}(?:problem|candidate)\b"
+    r"|(?<=## )(?:task|problem|candidate)\b)\w",
+    re.IGNORECASE | re.MULTILINE,
+)
+_KEYWORD = re.compile(
+    r"(?<![^\W_])(?:s(?:uperior|tronger|cores?)|tie|c(?:hoice|hoose|orrect|onfidence)|be(?:tter|st)|p(?:refer|ick)"
+    r"|win(?:ner|s)|draw|ratings?|verdict)(?![^\W_])",
+    re.IGNORECASE,
+)
+# A winner; labels are capital letters, because in prose a small "a" is an article.
+_NAMED = (
+    re.compile(
+        r"\b(?:winner|verdict|better|best|choice|choose|prefer|pick)\b"
+        rf"(?: (?:{NOUN}|one|overall|is|goes to|the|my)\b){{0,4}} ?[:–—-]{{0,3}} ?(?:(?:the|{NOUN}) ){{0,2}}"
+        rf"\b(?:(?-i:[AB])\b{LABEL_ENDS}|(?:an? )?(?:tie|draw)\b(?! or\b))",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"(?<!\w)(?-i:[AB]) (?:wins\b"
+        r"|(?:is|seems|appears|looks)(?: (?!not\b|no\b|never\b|neither\b)\w{1,15}){0,3}?"
+        r" (?:better|superior|stronger|winner|best|more correct)\b)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\b(?:is|s|call it|declare|as) a (?:tie|draw)\b", re.IGNORECASE),
+)
+_DOUBT = re.compile(
+    r"\b(?:if|whether|not|t|unless|cannot|claims?|says?|would|either|neither|nor)\b[^.;]{0,60}$",
+    re.IGNORECASE,
+)
+# A confidence, a rating, the number of the best candidate.
+_STATED = (
+    re.compile(
+        r"\bconfidence\b(?: (?:is|level)\b){0,2} ?[:–—-]{0,2} ?(?:high|low)\b(?! or\b)"
+        r"|\b(?:high|low) confidence\b",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"\b(?:rating|score)(?: (?:is|of)| ?[:–—])(?: ?[:–—])? ?{NUMBER}", re.IGNORECASE),
+    re.compile(
+        rf"\b(?:best|winner|verdict)(?: (?:one|overall|the|{NOUN})\b){{0,3}}"
+        rf"(?: is\b| ?[:–—]| (?:{NOUN}|number)\b)(?: ?[:–—]| (?:is|the|{NOUN}|number)\b){{0,4}} ?{PLACE}"
+        rf"|\b{NOUN} [0-9]{{1,6}}+ (?:wins\b|is (?:the )?best\b)",
+        re.IGNORECASE,
+    ),
+)
+_RATED = re.compile(r"\b(?:ratings?|scores?)\b", re.IGNORECASE)
+_RATED_SIDE = re.compile(rf"\b(?-i:[AB]) ?(?:is|:|=|–|—|-) ?{NUMBER}", re.IGNORECASE)
 
 # Zero-width characters that are letters or marks by category: Hangul, Khmer and Mongolian fillers, variation
 # selectors.
@@ -130,8 +175,37 @@ def show(text: str, nonce: str) -> str:
     if any(map(lowered.__contains__, _RARE_SIGNS)):
         text = _RARE.sub(_break, text)
     if nonce in lowered:
-        text = re.sub(re.escape(nonce), lambda m: m[0][0] + JOINER + m[0][1:], text, flags=re.IGNORECASE)
+        text = re.sub(re.escape(nonce), _split, text, flags=re.IGNORECASE)
     return text
+
+
+def quote(text: str, nonce: str) -> str:
+    """The text as `show` returns it, without anything that parses as a verdict, fence or heading.
+
+    Each of these gets a word joiner inside: a reader sees the same, no parser matches. It is for prompts
+    without a code, which cannot tell a verdict from a text that the judge repeats.
+    """
+    text = show(text, nonce)
+    if "<" in text:
+        text = _TAG.sub(_break, text)
+    text = _HEADING.sub(_break, text)
+    if _KEYWORD.search(text) is None:
+        return text
+    return "\n".join(map(_without_verdict, text.split("\n")))
+
+
+def _without_verdict(line: str) -> str:
+    """The line with a joiner in its keywords if it states a verdict in plain words."""
+    if not _KEYWORD.search(line) or not _states_verdict(bare(line)):
+        return line
+    return _KEYWORD.sub(_split, line)
+
+
+def _states_verdict(words: str) -> bool:
+    if any(form.search(words) for form in _STATED) or (_RATED.search(words) and _RATED_SIDE.search(words)):
+        return True
+    named = (match for form in _NAMED for match in form.finditer(words))
+    return any(not _DOUBT.search(words[max(0, match.start() - 60) : match.start()]) for match in named)
 
 
 def could_fake(text: str, ask: Ask | None = None) -> bool:
@@ -192,6 +266,10 @@ def _hidden(sign: str) -> bool:
 
 def _break(found: re.Match[str]) -> str:
     return found[0] + JOINER
+
+
+def _split(word: re.Match[str]) -> str:
+    return word[0][0] + JOINER + word[0][1:]
 
 
 def _substitute(found: re.Match[str]) -> str:

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from hashlib import sha256
-from itertools import islice, product
+from itertools import islice
 from typing import TypeAlias
 
 from caps.core.domains import CRITERIA_PROMPTS, PROMPT_KINDS, Domain
@@ -17,9 +16,6 @@ from caps.core.types import Ask, Level, Media, Message, Pairing, Problem, Solo
 from caps.prompts.criteria import UNSTATED
 from caps.prompts.fence import Quoting, fenced, quote, show
 
-VERSIONS = ("v1", "v2", "v3")
-VERSION = VERSIONS[-1]
-CRITERIA_SINCE = "v3"
 SLOTS = ("problem", "a", "b", "candidate", "candidates", "criteria", "nonce", "code")
 
 _FORMS = (("a", "b"), ("candidate",), ("candidates",))
@@ -45,11 +41,11 @@ def template_stem(ask: Ask, *, difference: bool = False) -> str:
     raise SettingError(f"dialect {ask.dialect!r}: must be one of verdicts, ratings")
 
 
-def template_name(ask: Ask, kind: str, version: str, *, difference: bool = False) -> str:
-    """The template file for an ask; its name is part of the journal key, so a change needs a new version."""
-    known = kind in PROMPT_KINDS or kind == CRITERIA_PROMPTS
-    stem = template_stem(ask, difference=difference)
-    return f"{stem}-{kind if known else PROMPT_KINDS[-1]}.{version}.txt"
+def template_name(ask: Ask, kind: str, *, difference: bool = False) -> str:
+    """The template file for an ask; kinds without prompts of their own use the general ones."""
+    if kind not in (*PROMPT_KINDS, CRITERIA_PROMPTS):
+        kind = PROMPT_KINDS[-1]
+    return f"{template_stem(ask, difference=difference)}-{kind}.txt"
 
 
 def takes_criteria(domain: Domain) -> bool:
@@ -66,23 +62,21 @@ def find_template(
     criteria: bool = False,
     difference: bool = False,
 ) -> tuple[str, str]:
-    """The name and text of the template for an ask: the domain's own, or the newest available version.
+    """The name and text of the template for an ask: the domain's own, else that of its kind of prompts.
 
-    `criteria`: the case states what makes an answer better; templates before `CRITERIA_SINCE` ignore it.
-    `difference`: what separates the two candidates is shown.
+    `criteria`: the case states what makes an answer better. `difference`: what separates the two candidates
+    is shown.
     """
     stem = template_stem(ask, difference=difference)
     own = domain.templates.get(stem)
     if own is not None:
-        digest = sha256(own.encode()).hexdigest()[:12]
-        return f"{stem}-{domain.name}.{digest}.txt", own
+        return f"{stem}-{domain.name}.txt", own
     by_criteria = (CRITERIA_PROMPTS,) if criteria and takes_criteria(domain) else ()
-    for kind, version in product((*by_criteria, domain.prompts), reversed(VERSIONS)):
-        name = template_name(ask, kind, version, difference=difference)
+    names = [template_name(ask, kind, difference=difference) for kind in (*by_criteria, domain.prompts)]
+    for name in names:
         if name in templates:
             return name, templates[name]
-    name = template_name(ask, domain.prompts, VERSION, difference=difference)
-    raise SettingError(f"there is no prompt template {name!r}")
+    raise SettingError(f"there is no prompt template {names[-1]!r}")
 
 
 @lru_cache(maxsize=256)
@@ -227,7 +221,6 @@ def _listed(slots: Sequence[str]) -> str:
 # A line `[user]`, `[assistant]` or `[system]` begins a turn; a template without one is a single user turn.
 # Turns are split before slots are filled, so a problem cannot fake a turn.
 
-GENERATION_VERSION = "v1"
 STYLES = ("plain", "instruct", "few-shot")
 
 _TURN = re.compile(r"^\[(system|user|assistant)\]\n", re.MULTILINE)
@@ -236,7 +229,7 @@ _GENERATION_SLOT = re.compile(r"\{(problem|interface)\}")
 
 def generation_name(style: str, kind: str, *, function: bool = False) -> str:
     """The template file that asks for an answer; `function`: code is called, not run on standard input."""
-    return f"{style}-{'function' if function else kind}.{GENERATION_VERSION}.txt"
+    return f"{style}-{'function' if function else kind}.txt"
 
 
 def ask_for_answer(template: str, problem: Problem, *, interface: str = "") -> tuple[Message, ...]:

@@ -31,7 +31,7 @@ PACKAGES = {"caps": "caps-select", "aiohttp": "aiohttp", "msgspec": "msgspec"}  
 DECIDING = (
     "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "max_tokens_e1",
     "reply", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "further_inputs",
-    "further_seconds", "prompt_version", "criteria", "recorded", "recorded_judge", "judge_temperature",
+    "further_seconds", "criteria", "recorded", "recorded_judge", "judge_temperature",
     "panel", "panel_correlation", "panel_sure", "map", "reward_api", "reward_template", "reward_steps",
     "reward_class", "write_tests", "write_tests_model", "samples", "max_n", "target", "repositories",
 )  # fmt: skip
