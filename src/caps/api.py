@@ -99,7 +99,6 @@ class ModelOptions(TypedDict, total=False):
     recorded: str | Path | None
     recorded_judge: str | None
     confidence: Literal["verbal", "logprobs", "auto"]
-    judge_preset: str | None
     max_tokens: int | None
     judge_temperature: float | None
     max_tokens_e1: int | None

@@ -23,7 +23,6 @@ from caps.config_options import Option, option, options_of, switch, to_plain
 from caps.core.errors import SettingError
 from caps.core.panel import DEFAULT_CORRELATION, DEFAULT_SURE
 from caps.core.settings import nearest
-from caps.judge_presets import DEFAULT_MAX_TOKENS, JUDGE_PRESETS
 from caps.judge_tables import REPLIES, JudgeTable
 from caps.registry import (
     DEFAULT_JUDGE,
@@ -200,25 +199,16 @@ class RunConfig:
         metavar="MODE",
         choices=("verbal", "logprobs", "auto"),
     )
-    judge_preset: str | None = option(
-        None,
-        "Room for replies, temperature and effort for a family of models; see caps list judges. Other "
-        "options win over it.",
-        "asking",
-        metavar="NAME",
-        choices=tuple(JUDGE_PRESETS),
-    )
-    max_tokens: int | None = option(
-        None,
-        "Most tokens that the judge may write in one reply. Default: that of --judge-preset, else "
-        f"{DEFAULT_MAX_TOKENS:,}.",
+    max_tokens: int = option(
+        4096,
+        "Most tokens that the judge may write in one reply.",
         "asking",
         metavar="TOKENS",
         least=1,
     )
-    judge_temperature: float | None = option(
-        None,
-        "Temperature of the judge's first reply. Default: that of --judge-preset, else 0.",
+    judge_temperature: float = option(
+        0.0,
+        "Temperature of the judge's first reply.",
         "asking",
         metavar="X",
         least=0,

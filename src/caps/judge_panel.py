@@ -256,7 +256,6 @@ def member_config(config: RunConfig, table: JudgeTable) -> RunConfig:
         model=table.model if only else config.model,
         judge_model=None if only else table.model or config.judge_model,
         judge_base_url=table.base_url or config.judge_base_url,
-        judge_preset=table.preset or config.judge_preset,
         max_tokens=table.max_tokens or config.max_tokens,
         judge_temperature=config.judge_temperature if table.temperature is None else table.temperature,
         reply=table.reply or config.reply,

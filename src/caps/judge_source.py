@@ -18,7 +18,6 @@ from caps.core.secrets import shown_address
 from caps.core.types import Level, Usage
 from caps.costs.prices import Price, listed_price
 from caps.files import read_text
-from caps.judge_presets import JUDGE_PRESETS, NO_PRESET, JudgePreset
 from caps.judge_tables import JudgeTable
 from caps.judging.base import Judge
 from caps.judging.callables import CallableJudge
@@ -125,20 +124,9 @@ class JudgeSource:
     # How it is asked
 
     @property
-    def preset(self) -> JudgePreset:
-        """The preset that fills in what is not set; without one, the defaults."""
-        name = self.config.judge_preset
-        return NO_PRESET if name is None else JUDGE_PRESETS[name]
-
-    @property
-    def extra(self) -> Mapping[str, object]:
-        """Extra request fields: those of the preset, and the stated ones."""
-        return {**self.preset.extra, **self.config.extra}
-
-    @property
     def extra_e1(self) -> Mapping[str, object]:
         """Extra request fields for partial views."""
-        return {**self.extra, **self.config.extra_e1}
+        return {**self.config.extra, **self.config.extra_e1}
 
     @property
     def settings(self) -> JudgeSettings:
@@ -147,15 +135,14 @@ class JudgeSource:
 
     def settings_at(self, endpoints: Callable[[], Endpoints]) -> JudgeSettings:
         """How a judge at these endpoints is asked; the small embedded model replies with bare tags."""
-        config, preset = self.config, self.preset
+        config = self.config
         reply = self.found_reply or config.reply
         if reply is None:
             small = all(where.model == weights.NAME for where in endpoints()[1:])
             reply = "tags" if small else "free"
-        temperature = config.judge_temperature
         return JudgeSettings(
-            max_tokens=config.max_tokens or preset.max_tokens,
-            temperature=preset.temperature if temperature is None else temperature,
+            max_tokens=config.max_tokens,
+            temperature=config.judge_temperature,
             reply=reply.replace("auto", "free"),  # until a server was asked
             confidence=config.confidence.replace("auto", "verbal"),
         )
@@ -197,7 +184,10 @@ class JudgeSource:
                 partial(self._sees, at_partial, servers.get(at_partial)),
             ),
             Level.FULL: LevelModel(
-                model_at(full), full.model, self.extra, sees=partial(self._sees, full, servers.get(full))
+                model_at(full),
+                full.model,
+                self.config.extra,
+                sees=partial(self._sees, full, servers.get(full)),
             ),
         }
         if self.has_reward_judge:
@@ -214,7 +204,7 @@ class JudgeSource:
         if self.config.vision != "auto":
             return self.config.vision == "yes"
         # a replay or a batch has no server
-        return True if server is None else await self._vision.can_see(where, server, self.extra)
+        return True if server is None else await self._vision.can_see(where, server, self.config.extra)
 
     @property
     def _cache_hints(self) -> bool:
@@ -290,7 +280,7 @@ class JudgeSource:
             return "verbal"
         if not models:
             return "verbal"
-        found = await probe(models, self.config, self.extra, paid)
+        found = await probe(models, self.config, paid)
         self.found_reply = found.reply or self.found_reply
         return found.confidence
 
@@ -301,15 +291,14 @@ class JudgeSource:
         return {**self.endpoints.stated_values(), **self._stated_asking()}
 
     def _stated_asking(self) -> dict[str, Any]:
-        """The settings of how the judge is asked, with the values of a preset as if they were set."""
+        """The settings of how the judge is asked."""
         settings, stated = self.settings, self.config.reply
         known = self.found_reply is not None or stated != "auto"
         return {
-            "judge_preset": None,
             "max_tokens": settings.max_tokens,
-            "judge_temperature": settings.temperature or None,
+            "judge_temperature": settings.temperature,
             "reply": settings.reply if known else stated,
-            "extra": self.extra,
+            "extra": self.config.extra,
         }
 
     def stated_table(
@@ -324,7 +313,6 @@ class JudgeSource:
             model=where.model,
             base_url=(where.base_url,) if where.base_url else (),
             profile=profile,
-            preset=None,
             max_tokens=values["max_tokens"],
             temperature=values["judge_temperature"],
             reply=values["reply"],

@@ -28,7 +28,6 @@ from caps.core.judge_profile import JudgeProfile
 from caps.core.panel import LEVELS as BOTH
 from caps.core.settings import nearest
 from caps.core.types import Level
-from caps.judge_presets import JUDGE_PRESETS
 from caps.registry import DEFAULT_JUDGE
 
 #: Forms of a judge's replies; all but free and json are ways to hold it to the bare verdict, by server.
@@ -55,7 +54,6 @@ class JudgeTable:
     weight: float = 1.0
     level: str = "both"
     profile: str | Mapping[str, float] | None = field(default=None, hash=False)
-    preset: str | None = None
     max_tokens: int | None = None
     temperature: float | None = None
     reply: str | None = None
@@ -73,8 +71,7 @@ class JudgeTable:
     @property
     def requests(self) -> tuple[object, ...]:
         """What its requests consist of, beside what they ask."""
-        asked = (self.model, self.preset, self.max_tokens, self.temperature, self.reply)
-        return (*asked, dict(self.extra))
+        return (self.model, self.max_tokens, self.temperature, self.reply, dict(self.extra))
 
     def to_dict(self) -> dict[str, Any]:
         """The table as plain data, without fields at their defaults."""
@@ -259,7 +256,6 @@ _KINDS: Mapping[str, _Kind] = {
     "weight": _Kind(_number(0, above=True), "a number above 0"),
     "level": _Kind(_one_of(*LEVELS), f"one of {', '.join(LEVELS)}"),
     "profile": _Kind(_profile, f"a file of caps diagnose --save, or a table of {', '.join(PROFILE_FIELDS)}"),
-    "preset": _Kind(_one_of(*JUDGE_PRESETS), f"one of {', '.join(JUDGE_PRESETS)}"),
     "max_tokens": _Kind(_whole, "a whole number of at least 1"),
     "temperature": _Kind(_number(0, 2), "a number from 0 to 2"),
     "reply": _Kind(_one_of("auto", *REPLIES), f"one of auto, {', '.join(REPLIES)}"),

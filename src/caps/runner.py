@@ -63,7 +63,6 @@ from caps.findings.base import Findings
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
 from caps.judge_panel import JudgePanel, PanelMember, UnansweredAsks, check_panel, member_config, member_keys
-from caps.judge_presets import JudgePreset
 from caps.judge_source import JudgeSource, stated_prices
 from caps.judging.base import Judge, NoJudge
 from caps.judging.callables import JudgeFunction, as_judge
@@ -262,11 +261,6 @@ class Runner:
         return self._judges.settings
 
     @property
-    def judge_preset(self) -> JudgePreset:
-        """The preset that fills in what is not set; without one, the defaults."""
-        return self._judges.alone.preset
-
-    @property
     def reward_form(self) -> Form:
         """How a reward server is asked."""
         return self._judges.alone.reward_form
@@ -375,7 +369,7 @@ class Runner:
             quotes=self.config.prompts is not None,
             differences=self.shows_differences,
             context=self.context,
-            reply=self.config.max_tokens or self.judge_preset.max_tokens,
+            reply=self.config.max_tokens,
             all_at_once="pick" in capabilities_of(self.strategy).asks,
         )
 

@@ -136,7 +136,6 @@ WRONG = {
     'judge = "py:x:y"': "give only one of model, judge and recorded",
     "price_input = 1": "a price needs both price_input and price_output",
     'profile = {e2_hihg = 1}': "profile = {'e2_hihg': 1}: must be a file of caps diagnose --save",
-    'preset = "qwen"': "preset = 'qwen': must be one of qwen3-thinking",
     "max_tokens = 0": "max_tokens = 0: must be a whole number of at least 1",
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ from caps.statistics.observations import Observation
 from caps.statistics.panels import error_correlation
 from cli.test_batch import batch, provide, written
 from judges.test_panel import Panel, opposite
-from judging import better_quality_wins, case_line, spread, write_cases
+from judging import better_quality_wins, case_line, spread
 from models.server import Reply, StubServer
 from server.serving import inside
 from shell import caps, caps_json
@@ -178,52 +178,6 @@ def test_the_report_shows_the_judges_and_what_each_said(panel):
     text = page.read_text()
     assert "Panel of judges" in text
     assert "panel: j0" in text
-
-
-# Presets
-
-
-def asked_with(tmp_path, name, *words):
-    cases = write_cases(tmp_path / "cases.jsonl", 1, n=3)
-    with StubServer(better_quality_wins, models=("qwen3-8b-thinking",)) as server:
-        done = caps(
-            "select", cases, "--model", "qwen3-8b-thinking", "--base-url", server.url, "--strategy", "caps-r",
-            "--no-journal", "--out", tmp_path / name, *words,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        bodies = [body for body in server.bodies if "quality=" in str(body)]
-    config = json.loads((tmp_path / name / "run.json").read_text())["config"]
-    return bodies, {**config, "base_url": None}, done.stderr
-
-
-def test_a_preset_is_the_same_as_its_settings_given_by_hand(tmp_path):
-    by_name = asked_with(tmp_path, "preset", "--judge-preset", "qwen3-thinking")
-    by_hand = asked_with(
-        tmp_path, "hand", "--max-tokens", 32768, "--judge-temperature", 0.6, "--extra", "top_p=0.95",
-        "--extra", "top_k=20", "--extra", 'chat_template_kwargs={"enable_thinking":true}',
-    )  # fmt: skip
-    assert by_name[:2] == by_hand[:2]
-    assert {(body["temperature"], body["max_tokens"], body["top_k"]) for body in by_name[0]} == {
-        (0.6, 32768, 20)
-    }
-
-
-def test_an_explicit_setting_wins_over_a_preset_and_a_fitting_name_is_only_suggested(tmp_path):
-    bodies, _, _ = asked_with(
-        tmp_path, "set", "--judge-preset", "qwen3-thinking", "--max-tokens", 99, "--extra", "top_k=7"
-    )
-    assert {(body["max_tokens"], body["top_k"], body["top_p"]) for body in bodies} == {(99, 7, 0.95)}
-    bodies, _, said = asked_with(tmp_path, "plain")
-    assert {(body["max_tokens"], body["temperature"]) for body in bodies} == {(4096, 0)}
-    assert "--judge-preset qwen3-thinking" in " ".join(said.split())
-
-
-def test_presets_are_listed_and_a_wrong_name_is_refused():
-    rows = caps_json("list", "judges")
-    assert {"qwen3-thinking", "gpt-oss-low"} <= {row.get("preset") for row in rows}
-    done = caps("select", "cases.jsonl", "--judge-preset", "qwen3-thinkin")
-    assert done.returncode == 2
-    assert "qwen3-thinking" in done.stderr
 
 
 def test_solve_generates_with_the_model_and_judges_with_the_panel(tmp_path):

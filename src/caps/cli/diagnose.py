@@ -29,7 +29,6 @@ from caps.core.text import printable
 from caps.datasets.imports import open_cases
 from caps.evidence.domains import with_stated_domain
 from caps.files import write_file
-from caps.judge_presets import NO_PRESET
 from caps.judging.simulated import PRESETS
 from caps.models.fleet import join_addresses
 from caps.reports import diagnosis
@@ -295,8 +294,7 @@ def _subjects(
     views = {name: str(view) for name, view in config.views.items()}
     source = islice(open_cases(cases, fields=config.map, say=say), limit)
     stated = (with_stated_domain(case, config.domain) for case in source)
-    room = config.max_tokens or NO_PRESET.max_tokens
-    prepare = make_prepare(config.profile, views, context=config.context_tokens, reply=room)
+    prepare = make_prepare(config.profile, views, context=config.context_tokens, reply=config.max_tokens)
     return list(subjects(stated, prepare))
 
 

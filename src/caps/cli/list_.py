@@ -1,11 +1,10 @@
 """`caps list`: strategies, models, views and other things with names."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from platformdirs import user_cache_path
 
@@ -16,7 +15,6 @@ from caps.cli.output import print_json, say, stdout
 from caps.core.errors import SettingError
 from caps.core.settings import allowed
 from caps.core.text import number
-from caps.judge_presets import JUDGE_PRESETS
 from caps.models import weights
 from caps.models.discovery import EMBEDDED, Discovered, local_endpoints
 from caps.registry import (
@@ -147,31 +145,8 @@ def datasets(as_json: JsonFlag = False) -> None:
 
 @app.command(cls=Command)
 def judges(as_json: JsonFlag = False) -> None:
-    """List the judges that --judge takes, and the presets that --judge-preset takes."""
-    if as_json:
-        rows = [
-            {"judge": one.name, "about": one.about, "reference": one.reference}
-            | ({} if one.name in JUDGES.table else {"package": one.package})
-            for one in listing(JUDGES)
-        ]
-        presets = [
-            {"preset": name, "about": one.about, "max_tokens": one.max_tokens,
-             "temperature": one.temperature, "extra": dict(one.extra)}
-            for name, one in JUDGE_PRESETS.items()
-        ]  # fmt: skip
-        print_json([*rows, *presets])
-        return
-    _table(JUDGES, as_json=False)
-    columns = ("preset", "for", "tokens of a reply", "temperature", "further fields")
-    cells = [
-        (name, one.about, number(one.max_tokens, 0), f"{one.temperature:g}", _fields_text(one.extra))
-        for name, one in JUDGE_PRESETS.items()
-    ]
-    stdout().print(table("presets: --judge-preset NAME", columns, cells, numbers_from=9))
-
-
-def _fields_text(extra: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in extra.items())
+    """List the judges that --judge takes."""
+    _table(JUDGES, as_json=as_json)
 
 
 @app.command(cls=Command)

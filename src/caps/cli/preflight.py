@@ -6,7 +6,7 @@ from itertools import chain, islice
 
 import typer
 
-from caps.cli.output import FailureLog, say, stdout, warning_printer
+from caps.cli.output import FailureLog, stdout, warning_printer
 from caps.cli.progress import fetch_bar
 from caps.config import Keys, RunConfig
 from caps.core.contest import Contest
@@ -15,7 +15,6 @@ from caps.core.play import Strategy
 from caps.core.text import CHARACTERS_PER_TOKEN, number
 from caps.core.types import Case, shown_size
 from caps.files import is_stream
-from caps.judge_presets import suggested_preset
 from caps.reports.console import table
 from caps.runner import Runner
 
@@ -49,24 +48,7 @@ def runner_for(
         )
         if generating or runner.asks_model:
             _ = runner.endpoints  # downloads weights, and raises if something is missing
-    if not quiet and runner.asks_model:
-        for line in preset_hints(runner):
-            say(line, "dim")
     yield runner
-
-
-def preset_hints(runner: Runner) -> list[str]:
-    """One line for each judge whose name fits a preset, unless how it is asked was set; none is applied."""
-    hints = []
-    for source in runner.judge_sources:
-        config = source.config
-        if source.has_own_judge or config.judge_preset is not None or config.max_tokens is not None:
-            continue
-        model = source.endpoints.full.model
-        found = suggested_preset(model)
-        if found is not None:
-            hints.append(f"{model}: --judge-preset {found} has settings for such models (not applied)")
-    return hints
 
 
 def checked_source(

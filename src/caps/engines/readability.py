@@ -21,8 +21,9 @@ LEAST_ASKS = 8
 LEAST_CASES = 3
 
 _ADVICE = {
-    "truncated": "replies are cut off: raise --max-tokens, or make the model think less (--judge-preset)",
-    "empty": "replies are empty: a model that thinks may need more --max-tokens, or --judge-preset",
+    "truncated": "replies are cut off: raise --max-tokens, or make the model think less "
+    "(--extra reasoning_effort=low)",
+    "empty": "replies are empty: a model that thinks may need more --max-tokens, or less effort (--extra)",
     "refused": "the judge declines to answer: choose another model",
     "unbound": "verdicts lack the code that the prompt asks for: choose another model, or --reply auto",
     "no-tag": "the judge does not write the verdict in the form that it is asked for: try --reply auto, "

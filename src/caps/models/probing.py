@@ -32,14 +32,13 @@ def needs_probe(config: RunConfig) -> bool:
 async def probe(
     models: Mapping[Endpoint, Model],
     config: RunConfig,
-    extra: Mapping[str, object],
     paid: Callable[[Usage], object],
 ) -> Probed:
     """Call every endpoint once; `auto` uses log-probabilities if all endpoints return them.
 
-    `extra` are the request fields of the judge; `paid` receives the usage of the test calls.
+    `paid` receives the usage of the test calls.
     """
-    wanted = config.confidence != "verbal"
+    wanted, extra = config.confidence != "verbal", config.extra
     confidence = "logprobs" if wanted else "verbal"
     try:
         for where, model in models.items():

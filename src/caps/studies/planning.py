@@ -15,8 +15,8 @@ from caps.core.types import Ask, Case, Level, Pairing, shows_difference
 from caps.costs.forecast import PER_CHARACTER, CaseForecast, forecast_contest
 from caps.evidence.domains import domain_named, with_stated_domain
 from caps.evidence.entrants import media_tokens
-from caps.judge_presets import NO_PRESET
 from caps.judging.base import PreparedCase
+from caps.judging.llm import JudgeSettings
 from caps.prompts.render import asks_for_code, find_template, render
 
 BASELINE = "v1-infer"
@@ -204,7 +204,7 @@ def _results(chunks: Iterator[Sequence[Case]], task: Task, processes: int) -> It
 
 
 def _forecast_chunk(chunk: Sequence[Case], task: Task) -> list[Forecasts]:
-    prepare = make_prepare(task.profile, task.views, context=task.context, reply=NO_PRESET.max_tokens)
+    prepare = make_prepare(task.profile, task.views, context=task.context, reply=JudgeSettings().max_tokens)
     stated = (with_stated_domain(case, task.domain) for case in chunk)
     return [_forecast_all(prepare(case), task) for case in stated if isinstance(case, Case)]
 

@@ -251,7 +251,7 @@ def _identity_of(source: JudgeSource, runner: Runner) -> list[Any]:
         model,
         source.settings if model else None,
         config.confidence,
-        recorded_extra(source.extra),
+        recorded_extra(source.config.extra),
     ]
     if config.max_tokens_e1 is not None or config.extra_e1:
         judge += [config.max_tokens_e1, recorded_extra(config.extra_e1)]
