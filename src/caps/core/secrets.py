@@ -1,4 +1,4 @@
-"""Removal of secrets, in all usual encodings, from everything that is read, printed or stored.
+"""Removal of secrets, in the usual encodings, from everything that is read, printed or stored.
 
 There are three rules, and every part of the package uses these functions for them:
 
@@ -43,15 +43,14 @@ _REPLY_FIELDS = frozenset(
 )  # fmt: skip
 _BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 _USER = re.compile(r"(?<=://)[^/?#\s]*@")
-_NAMED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"}
 # Signs that letters and digits may be escaped; if only other characters are escaped, a trace of the word
-# stays readable. Five patterns that begin with plain text are faster than one pattern with five branches.
-_ESCAPES = [re.compile(one) for one in (rb"\x00", rb"%[2-7]", rb"&#", rb"\\u00[2-7]", rb"\\x[2-7]")]
+# stays readable. Patterns that begin with plain text are faster than one pattern with several branches.
+_ESCAPES = [re.compile(sign) for sign in (rb"\x00", rb"%[2-7]", rb"\\u00[2-7]")]
 _DEEPEST = 64
 
 
 class Secrets:
-    """Secret words, found as they are, escaped, percent-encoded, in base64, hex or UTF-16."""
+    """Secret words, found as they are, escaped as in JSON, percent-encoded, in UTF-16, UTF-32 or base64."""
 
     def __init__(self, words: Iterable[str], *, least: int = LEAST) -> None:
         self.words = frozenset(word for word in words if len(word) >= least)
@@ -101,8 +100,7 @@ class Secrets:
 
     def _suspects(self, payload: bytes) -> bool:
         """Whether the full pattern must be searched; a fast check, since hardly any reply needs it."""
-        lowered = payload.lower()
-        traced = any(trace in lowered for trace in self._traces)
+        traced = any(trace in payload for trace in self._traces)
         return traced or any(escape.search(payload) for escape in _ESCAPES)
 
 
@@ -216,57 +214,39 @@ def _masked(found: re.Match[bytes]) -> bytes:
 
 
 def _traces(word: str) -> list[bytes]:
-    """Lower-case texts, one of which occurs wherever a word occurs as it is, in base64 or in hex."""
-    runs = re.findall(r"[0-9a-z]+", word.lower()) or [word.lower()]
-    plain = max(runs, key=len).encode()
-    packed = [max(re.findall(b"[0-9a-z]+", one.lower()), key=len) for one in _packed(word)]
-    return [plain, *packed, *(raw.hex().encode() for raw in _encoded(word))]
+    """Texts, one of which occurs wherever a word occurs as it is or in base64."""
+    forms = [word.encode("utf-8", "replace"), *_base64(word)]
+    return [max(re.findall(b"[0-9A-Za-z]+", form) or [form], key=len) for form in forms]
 
 
-def _encoded(word: str) -> list[bytes]:
-    return [word.encode(form, "replace") for form in ("utf-8", "utf-16-le", "utf-16-be")]
-
-
-def _packed(word: str) -> list[bytes]:
+def _base64(word: str) -> list[bytes]:
     """A word inside a longer base64 text, which has a different form at each of three offsets."""
-    found = []
-    for raw in _encoded(word):
-        for before in range(3):
-            whole = b64encode(bytes(before) + raw)[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]
-            found += [whole] if len(whole) >= LEAST else []
-    return found
-
-
-def _forms(word: str) -> list[bytes]:
-    """Patterns of all encodings of a word."""
-    forms = [rb"\x00{0,3}".join(map(_character, word))]
-    forms += [_hex(raw) for raw in _encoded(word)]
-    forms += [b"".join(map(_base64_character, one.decode())) for one in _packed(word)]
+    raw, forms = word.encode("utf-8", "replace"), []
+    for before in range(3):
+        whole = b64encode(bytes(before) + raw)[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]
+        forms += [whole] if len(whole) >= LEAST else []
     return forms
 
 
+def _forms(word: str) -> list[bytes]:
+    """Patterns of all encodings of a word; in UTF-16 and UTF-32 zero bytes stand between its letters."""
+    packed = [b"".join(map(_base64_character, form.decode())) for form in _base64(word)]
+    return [rb"\x00{0,3}".join(map(_character, word)), *packed]
+
+
 def _character(letter: str) -> bytes:
-    """A pattern of one character: in either case, escaped by JSON, Python or HTML, or percent-encoded."""
-    code, branches = ord(letter), []
-    for case in dict.fromkeys((letter, letter.lower(), letter.upper())):
-        branches += [re.escape(case.encode("utf-8", "replace"))]
-        if code > 127:
-            branches += [re.escape(case.encode(form)) for form in ("utf-16-le", "utf-16-be")]
-    for case in dict.fromkeys((letter, letter.lower(), letter.upper())):
-        raw = case.encode("utf-8", "replace")
-        units = case.encode("utf-16-be", "replace")
-        pairs = [units[place : place + 2] for place in range(0, len(units), 2)]
-        branches += [
-            b"".join(b"%%(?:25){0,3}%b" % _hex(bytes([byte])) for byte in raw),
-            b"".join(rb"\\{1,8}u%b" % _hex(pair) for pair in pairs),
-            b"".join(rb"\\{1,8}x%b" % _hex(bytes([byte])) for byte in raw),
-            b"&#0{0,6}%d;" % ord(case[0]),
-            b"&#[xX]0{0,6}%b;" % _hex(b"%c" % ord(case[0]) if ord(case[0]) < 256 else pairs[0]),
-        ]
-    if letter in _NAMED:
-        branches.append(_NAMED[letter].encode())
+    """A pattern of one character: as it is, percent-encoded, escaped as in JSON, or in UTF-16."""
+    raw, units = letter.encode("utf-8", "replace"), letter.encode("utf-16-be", "replace")
+    pairs = [units[place : place + 2] for place in range(0, len(units), 2)]
+    branches = [
+        re.escape(raw),
+        b"".join(b"%%(?:25){0,3}%b" % _hex(bytes([byte])) for byte in raw),
+        b"".join(rb"\\{1,8}u%b" % _hex(pair) for pair in pairs),
+    ]
+    if not letter.isascii():
+        branches += [re.escape(units), re.escape(letter.encode("utf-16-le", "replace"))]
     if not letter.isalnum():
-        branches.append(rb"\\{1,8}" + re.escape(letter.encode("utf-8", "replace")))
+        branches.append(rb"\\{1,8}" + re.escape(raw))
     return b"(?:" + b"|".join(branches) + b")"
 
 
