@@ -182,8 +182,6 @@ ROUTES = (
     "messages",
     "messages/count_tokens",
     "select",
-    "rank",
-    "rerank",
     "embeddings",
 )
 SHAPES = {

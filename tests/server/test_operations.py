@@ -43,8 +43,8 @@ def test_an_outage_of_the_upstream_makes_a_server_unready_and_leaves_it_alive():
 def test_every_metric_of_the_dashboard_is_exported():
     async def work(call):
         await call(
-            path="/v1/rank",
-            body={"model": "caps/m", "query": "?", "documents": ["quality=0.1", "quality=0.3"]},
+            path="/v1/select",
+            body={"model": "caps/m", "problem": "?", "candidates": ["quality=0.1", "quality=0.3"]},
         )
         return set(await measured(call)) | set(
             re.findall(r"^# HELP (\S+)", (await call("GET", "/metrics")).body.decode(), re.MULTILINE)
@@ -69,17 +69,17 @@ def test_every_metric_of_the_dashboard_is_exported():
 
 def test_probability_queue_time_latency_and_errors_are_measured():
     async def work(call):
-        body = {"model": "caps/m", "query": "?", "documents": ["quality=0.1", "quality=0.3"]}
-        ranked = (await call(path="/v1/rank", body=body)).json
+        body = {"model": "caps/m", "problem": "?", "candidates": ["quality=0.1", "quality=0.3"]}
+        selected = (await call(path="/v1/select", body=body)).json
         await call(body=asked(caps={"n": 2}))
-        return ranked, await measured(call)
+        return selected, await measured(call)
 
     def sometimes(body, number):
         return Raw(b"no JSON") if number == 0 else upstream(body, number)
 
     with StubServer(sometimes) as stub:
-        ranked, found = inside(stub.url, work)
-    assert found["caps_probability_sum"] >= ranked["caps"]["probability"] > 0
+        selected, found = inside(stub.url, work)
+    assert found["caps_probability_sum"] >= selected["probability"] > 0
     assert found['caps_queue_seconds_count{queue="request"}'] == 2
     assert found['caps_upstream_errors_total{cause="garbled"}'] == 1
     assert found['caps_upstream_seconds_count{part="generation"}'] == 2
@@ -178,8 +178,8 @@ def test_kept_runs_can_be_shown_are_bounded_and_hold_no_key(tmp_path):
 
     async def work(call):
         await call(body=asked(caps={"n": 3}))
-        body = {"model": "caps/m", "query": "secret?", "documents": ["quality=0.1", "quality=0.3"]}
-        await call(path="/v1/rank", body=body)
+        body = {"model": "caps/m", "problem": "secret?", "candidates": ["quality=0.1", "quality=0.3"]}
+        await call(path="/v1/select", body=body)
         return await call(body=asked("vary", caps={"n": 4}))
 
     with StubServer(upstream) as stub:

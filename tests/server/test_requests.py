@@ -337,7 +337,6 @@ def test_the_description_names_every_route_and_the_limits(stub):
     assert options["schema"]["properties"]["caps"]["properties"]["n"]["maximum"] == 9
     named = {
         "/v1/select",
-        "/v1/rank",
         "/v1/models",
         "/v1/responses",
         "/v1/messages",
@@ -402,7 +401,7 @@ def test_no_body_causes_a_500():
     async def work(call):
         for _ in range(2000):
             payload = malformed(rng)
-            path = rng.choice(["/v1/chat/completions"] * 3 + ["/v1/select", "/v1/rank", "/v1/embeddings"])
+            path = rng.choice(["/v1/chat/completions"] * 3 + ["/v1/select", "/v1/embeddings"])
             answer = await call(path=path, body=payload)
             seen.add(answer.status)
             assert answer.status < 500, (path, payload, answer.body, call.log.getvalue()[-400:])
@@ -412,6 +411,51 @@ def test_no_body_causes_a_500():
     with StubServer([Raw(reply)]) as stub:
         inside(stub.url, work, model="m", config_={"keep_going": True})
     assert {200, 400} <= seen
+
+
+def test_a_case_comes_back_with_the_order_and_the_probability_of_every_candidate(stub):
+    candidates = ["quality=0.20 \\boxed{1}", "quality=0.90 \\boxed{2}", "quality=0.50 \\boxed{3}"]
+    large = [*candidates, "quality=0.10 " + "x" * 100_000]
+
+    async def work(call):
+        bodies = [
+            {"candidates": candidates},
+            {"candidates": large},
+            {"candidates": candidates, "caps": {"strategy": "caps-r"}},
+        ]
+        return [
+            await call(path="/v1/select", body={"model": "caps/m", "problem": "vary?", **body})
+            for body in bodies
+        ]
+
+    answers = inside(stub.url, work)
+    assert [answer.status for answer in answers] == [200] * 3, answers[0].body
+    small, long, other = [answer.json for answer in answers]
+    assert (small["order"], long["order"][:3], other["order"]) == ([1, 2, 0],) * 3
+    scores = [small["scores"][place] for place in small["order"]]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 < score < 1 for score in scores)
+    assert small["score_kind"] == "probability" != other["score_kind"]
+    assert small["probability"] == pytest.approx(scores[0], abs=1e-4)
+    assert answers[0].headers["x-caps-probability"] == str(small["probability"])
+
+
+def test_a_case_without_usable_fields_is_refused_with_the_field_that_is_wrong(stub):
+    wrong = [
+        ({"candidates": ["a", "b"]}, "problem"),
+        ({"problem": "?"}, "candidates"),
+        ({"problem": "?", "candidates": []}, "candidates: is empty"),
+        ({"problem": "?", "candidates": [1]}, "candidates[0]"),
+        ({"problem": 3, "candidates": ["a", "b"]}, "problem: must be"),
+        ({"problem": "?", "candidates": ["a", "b"], "model": "caps"}, "names no model"),
+    ]
+
+    async def work(call):
+        return [await call(path="/v1/select", body={"model": "caps/m", **body}) for body, _ in wrong]
+
+    for answer, (body, message) in zip(inside(stub.url, work), wrong, strict=True):
+        assert answer.status == 400, body
+        assert message in answer.json["error"]["message"], body
 
 
 def test_a_case_that_names_files_or_commands_of_the_machine_is_refused(stub):

@@ -57,7 +57,6 @@ from caps.text_workers import TextWorkers
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 BACKLOG = 2048
 _ORIGIN = re.compile(r"https?://[^/\s?#@]+")
-RERANK_PATHS = ("/v1/rerank", "/v2/rerank")  # as the clients of rerank APIs call them
 KEEP_ALIVE = 65  # seconds; longer than most clients keep idle connections, so that the client closes them
 
 
@@ -206,8 +205,6 @@ def _routes(handlers: Handlers) -> list[Route]:
         RecordedRoute(MESSAGES_PATH, handlers.messages, methods=["POST"]),
         RecordedRoute(f"{MESSAGES_PATH}/count_tokens", handlers.count_tokens, methods=["POST"]),
         RecordedRoute("/v1/select", handlers.select, methods=["POST"]),
-        RecordedRoute("/v1/rank", handlers.rank, methods=["POST"]),
-        *(RecordedRoute(path, handlers.rerank, methods=["POST"]) for path in RERANK_PATHS),
         *(RecordedRoute(f"/v1/{path}", handlers.forward, methods=["POST"]) for path in FORWARDED_PATHS),
         RecordedRoute("/v1/models", handlers.models),
         RecordedRoute("/v1/models/{name:path}", handlers.models),

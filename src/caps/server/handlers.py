@@ -206,22 +206,6 @@ class Handlers:
         self._record(context, line["usage"], line)
         return JsonResponse(line, headers=_probability_header(line))
 
-    async def rank(self, request: Request) -> ASGIApp:
-        """A query with documents in, the documents ranked out."""
-        context = RequestContext.of(request.scope)
-        payload, body = await _read_body(request)
-        work = _service(request).rank(body, payload, context.run)
-        ranked = await run_until_disconnect(work, request.receive)
-        self._record(context, ranked["usage"], ranked["caps"])
-        return JsonResponse(ranked, headers=_probability_header(ranked["caps"]))
-
-    async def rerank(self, request: Request) -> ASGIApp:
-        """A ranking at the paths of other rerank APIs: by caps for `caps/…`, else the upstream's own."""
-        payload, body = await _read_body(request)
-        if wants_selection(body):
-            return await self.rank(request)
-        return _forwarded(request, payload)
-
     async def forward(self, request: Request) -> ASGIApp:
         """Any other request of the OpenAI API, forwarded to the same path."""
         payload, body = await _read_body(request)

@@ -102,19 +102,6 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
         },
         "caps": _options(base, limits),
     }
-    documents = {"type": "array", "minItems": 1, "maxItems": limits.max_samples}
-    rank: dict[str, Any] = {
-        "type": "object",
-        "required": ["query", "documents"],
-        "additionalProperties": True,
-    }
-    rank["properties"] = {
-        "query": {"type": "string"},
-        "documents": {**documents, "items": {"type": ["string", "object"]}},
-        "top_n": {"type": "integer", "minimum": 1, "description": "return the best N only"},
-        "return_documents": {"type": "boolean", "description": "return the text of each document too"},
-        **{name: case["properties"][name] for name in ("domain", "model", "caps")},
-    }
     return {
         "openapi": "3.1.0",
         "info": {"title": "caps serve", "version": __version__},
@@ -132,9 +119,6 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
             "/v1/messages": {"post": _anthropic("A message: the best of several samples", message)},
             "/v1/messages/count_tokens": {"post": _anthropic("The tokens of a message, estimated", counted)},
             "/v1/select": {"post": _post("The best of given candidates", case)},
-            "/v1/rank": {
-                "post": _post("Documents or candidates ranked, with scores", {"anyOf": [rank, case]})
-            },
             "/v1/models": {"get": _get("Models of the upstream, each also as caps/<model>")},
             "/health": {"get": _get("Whether the upstream answers; 503 if not")},
             "/live": {"get": _get("Whether this process answers, whatever the upstream does")},

@@ -43,7 +43,6 @@ from caps.server.requests import (
     translate_large,
     upstream_model,
 )
-from caps.server.rerank import case_fields, parse_large_ranking, rank_options, ranking
 from caps.server.selection import (
     ContestResult,
     Samples,
@@ -162,35 +161,26 @@ class SelectionService:
 
     async def select(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
         """A case with its own candidates in, a result line out."""
-        result, config, _ = await self._selected(body, payload)
+        config = request_config(body.get("caps"), self.config, self.limits)
+        deadline = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
+        case = await self._parse_case(body, payload, deadline)
+        judge = self.selector.judge or self._judge_for(body, config)
+        async with self.admission.admit(deadline):
+            result = await self.selector.select(case, config, generator=judge, deadline=deadline)
         result.outcome.failure = None if result.selection.provisional else result.outcome.failure
         line = selection_line(result.outcome, config, price=None)
         usage = usage_object(None, result.outcome.ledger)
         await self._keep(run, result, config, usage)
         return {**line, "run_id": run, "usage": usage}
 
-    async def rank(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
-        """A query with documents or a case in, the documents ranked out."""
-        options = rank_options(body)
-        result, config, judge = await self._selected(body, payload, ranked=True)
-        named = body["model"] if isinstance(body.get("model"), str) else PREFIX + judge
-        ranked = ranking(result, config, options, model=named, run=run)
-        await self._keep(run, result, config, ranked["usage"])
-        return ranked
-
-    async def _selected(
-        self, body: dict[str, Any], payload: bytes, *, ranked: bool = False
-    ) -> tuple[ContestResult, RunConfig, str]:
-        """The contest of the case in a body, the config of the request, and the name of the judge."""
-        config = request_config(body.get("caps"), self.config, self.limits)
-        deadline = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
+    async def _parse_case(self, body: dict[str, Any], payload: bytes, deadline: float) -> Case:
+        """The case in a body; a large one is read in a worker process."""
         try:
             if is_large(body):
-                parse = parse_large_ranking if ranked else parse_large_case
-                work = partial(parse, payload, registered_fields())
+                work = partial(parse_large_case, payload, registered_fields())
                 case = await self.texts.run(work, size=len(payload), limit=0, until=deadline)
             else:
-                case = parse_case_body(case_fields(body) if ranked else body)
+                case = parse_case_body(body)
             refuse_local_fields(case)
         except InputError as error:
             raise invalid_value("body", str(error)) from None
@@ -198,10 +188,7 @@ class SelectionService:
             raise invalid_value(
                 "candidates", f"{len(case.candidates):,} candidates: send at most {self.limits.max_samples}"
             )
-        judge = self.selector.judge or self._judge_for(body, config)
-        async with self.admission.admit(deadline):
-            result = await self.selector.select(case, config, generator=judge, deadline=deadline)
-        return result, config, judge
+        return case
 
     def _judge_for(self, body: dict[str, Any], config: RunConfig) -> str:
         """The judge model that a request names; not required for a strategy without a judge."""
