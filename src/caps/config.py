@@ -36,7 +36,7 @@ from caps.registry import (
 )
 
 ENGINES = ("local", "batch", "ray")
-REWARD_APIS = ("vllm-score", "vllm-classify", "vllm-pooling", "sglang", "rerank", "tei")
+REWARD_APIS = ("vllm-score", "vllm-classify", "vllm-pooling", "sglang")
 SANDBOXES = ("auto", "bwrap", "unsafe-local", "off")
 
 

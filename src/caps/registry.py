@@ -299,7 +299,7 @@ _JUDGES = {
     ),
     "reward": Entry(
         "caps.judging.reward:RewardJudge",
-        "a reward, classifier or reranking server there, which rates (--reward-api)",
+        "a reward or classifier server there, which rates (--reward-api)",
         "docs/howto/reward-models.md",
     ),
 }

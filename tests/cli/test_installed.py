@@ -37,7 +37,7 @@ ALONE = {
     "plan": ("cases.jsonl --strategy caps", "token"),
     "replay": ("run", '"winner"'),
     "report": ("run --case 'case 0' --json", '"case 0"'),
-    "score": ("cases.jsonl --reward-api rerank {judge}", '"rm_score"'),  # `RewardServer` speaks it
+    "score": ("cases.jsonl --reward-api vllm-score {judge}", '"rm_score"'),
     "sample": ("problems.jsonl -n 2 {judge}", '"candidates"'),
     "select": ("cases.jsonl {judge}", '"winner"'),
     "simulate": ("--problems 5 --strategies caps", "Simulated"),

@@ -90,7 +90,7 @@ def test_what_cannot_work_is_refused_before_anything_is_asked(run, server, tmp_p
 
 def test_a_server_of_another_api_is_found_by_the_first_call(run, tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 2, n=3)
-    with RewardServer("tei") as other:
+    with RewardServer("sglang") as other:
         done = run("select", cases, *POINTWISE, where=other)
     assert done.returncode == 2
     assert "there is no /score at" in " ".join(done.stderr.split())
@@ -190,7 +190,9 @@ def test_the_doctor_tries_a_reward_server(server):
     found = {one["name"]: one for one in json.loads(
         caps("doctor", "--json", CAPS_REWARD_API="vllm-score", **place).stdout)}  # fmt: skip
     assert found["reward server"]["state"] == "ok"
-    wrong = json.loads(caps("doctor", "--json", CAPS_REWARD_API="tei", **place).stdout)
+    with RewardServer("sglang") as other:
+        place["CAPS_BASE_URL"] = other.url
+        wrong = json.loads(caps("doctor", "--json", CAPS_REWARD_API="vllm-score", **place).stdout)
     (broken,) = [one for one in wrong if one["name"] == "reward server"]
     assert broken["state"] == "broken"
-    assert "there is no /rerank" in broken["found"]
+    assert "there is no /score" in broken["found"]

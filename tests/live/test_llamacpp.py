@@ -17,7 +17,6 @@ from caps.models.base import Request
 from caps.models.canary import can_see, find_reply
 from caps.models.embedded import EmbeddedModel, LlamaServer
 from caps.models.http import HttpModel
-from caps.models.rewards import Form, RewardModel
 from caps.models.weights import NAME, default_weights
 from caps.prompts.reply_forms import TAGS
 from sandboxing import why_not
@@ -184,32 +183,6 @@ def test_without_a_network_what_was_fetched_before_still_judges(prompts, tmp_pat
     done = subprocess.run([*cut, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["winner"] in (0, 1)
-
-
-def test_its_reranking_server_speaks_the_format_that_is_read():
-    xllamacpp = pytest.importorskip("xllamacpp")
-    params = xllamacpp.CommonParams()
-    params.model.path = str(default_weights(user_cache_path("caps")))
-    params.n_ctx, params.n_parallel, params.embedding, params.port = 512, 1, True, 0
-    params.cpuparams.n_threads = 1
-    params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
-    server = xllamacpp.Server(params)
-    answers = ["Paris is.", "I like bread, and more of it."]
-
-    async def score():
-        model = RewardModel(HttpModel(f"{server.listening_address}/v1"), Form("rerank"))
-        asked = (
-            Request((Message("user", "The capital?"), Message("assistant", one)), "m") for one in answers
-        )
-        try:
-            return await asyncio.gather(*map(model.complete, asked))
-        finally:
-            await model.close()
-
-    first, second = asyncio.run(score())  # of a model without a head for ranking: its scores mean nothing
-    assert float(first.text) != float(second.text)
-    assert 0 < first.usage.prompt < second.usage.prompt
-    assert not first.usage.estimated
 
 
 def test_what_the_server_holds_replies_to_and_that_it_cannot_see_is_found_out(server):

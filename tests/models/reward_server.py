@@ -1,4 +1,4 @@
-"""Real HTTP servers that speak the documented formats of vLLM, SGLang, TEI and Jina, on their own threads.
+"""Real HTTP servers that speak the documented formats of vLLM and SGLang, on their own threads.
 
     with RewardServer("vllm") as server:
         ...
@@ -17,9 +17,8 @@ from judging import QUALITY
 from models.server import StubServer, count_tokens
 
 PATHS = {
-    "vllm": ("/v1/score", "/classify", "/pooling", "/v1/rerank"),
-    "sglang": ("/classify", "/v1/rerank"),
-    "tei": ("/rerank",),
+    "vllm": ("/v1/score", "/classify", "/pooling"),
+    "sglang": ("/classify",),
 }
 
 
@@ -55,7 +54,7 @@ class RewardServer(StubServer):
     def _texts(self, body: dict) -> list[str]:
         if "messages" in body:
             return [body["messages"][-1]["content"]]
-        return next(body[name] for name in ("text_2", "input", "text", "documents", "texts") if name in body)
+        return next(body[name] for name in ("text_2", "input", "text") if name in body)
 
     async def _rate(self, request: web.Request) -> web.Response:
         body, number = json.loads(await request.read()), len(self.bodies)
@@ -79,15 +78,6 @@ class RewardServer(StubServer):
         scores = [self._score(text) for text in texts]
         tokens = [count_tokens(text) for text in texts]
         usage = {"prompt_tokens": sum(tokens), "total_tokens": sum(tokens), "completion_tokens": 0}
-        rows = list(enumerate(scores))
-        if "rerank" in path:
-            ranked = sorted(rows, key=lambda row: -row[1])
-            if self._speaks == "tei":
-                return [{"index": index, "score": score} for index, score in ranked]
-            if self._speaks == "sglang":
-                return [{"score": score, "document": texts[index], "index": index} for index, score in ranked]
-            results = [{"index": index, "relevance_score": score} for index, score in ranked]
-            return {"id": "rerank-1", "model": body["model"], "usage": usage, "results": results}
         if self._speaks == "sglang":
             return [
                 {"embedding": [score], "meta_info": {"id": "x", "prompt_tokens": count}}
@@ -98,7 +88,7 @@ class RewardServer(StubServer):
             "/classify": lambda score: {"label": "good", "num_classes": 2, "probs": [-score, score]},
             "/pooling": lambda score: {"object": "pooling", "data": [[1.0], [0.25], [score]]},
         }
-        data = [{"index": index, **kinds[path](score)} for index, score in rows]
+        data = [{"index": index, **kinds[path](score)} for index, score in enumerate(scores)]
         return {
             "id": "x",
             "object": "list",

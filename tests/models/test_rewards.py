@@ -17,10 +17,7 @@ from caps.models.journaled import JournaledModel
 from caps.models.rewards import APIS, BATCH, Form, RewardModel, read_scores
 from models.reward_server import RewardServer
 
-SERVERS = {
-    "vllm-score": "vllm", "vllm-classify": "vllm", "vllm-pooling": "vllm", "sglang": "sglang",
-    "rerank": "vllm", "tei": "tei",
-}  # fmt: skip
+SERVERS = {"vllm-score": "vllm", "vllm-classify": "vllm", "vllm-pooling": "vllm", "sglang": "sglang"}
 ANSWERS = ["It is 3, quality=0.2", "It is 4, quality=0.9", "It is 5, quality=0.4"]
 
 
@@ -62,28 +59,25 @@ def test_every_api_scores_the_answers_of_a_problem_in_their_order(api):
     lists = api not in ("vllm-classify", "vllm-pooling")
     assert server.requests == (1 if lists else 3)
     assert {one.model for one in done} == {"rm"}
-    if api != "tei":
-        assert not any(one.usage.estimated for one in done)
+    assert not any(one.usage.estimated for one in done)
     assert all(one.usage.output == 0 < one.usage.prompt for one in done)
 
 
 def test_what_is_sent_is_what_the_servers_document():
     with RewardServer("vllm") as server:
-        for api in ("vllm-score", "vllm-classify", "vllm-pooling", "rerank"):
+        for api in ("vllm-score", "vllm-classify", "vllm-pooling"):
             score(server, form_of(api), ANSWERS[:1])
     chat = [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": ANSWERS[0]}]
-    assert server.paths == ["/v1/score", "/classify", "/pooling", "/v1/rerank"]
+    assert server.paths == ["/v1/score", "/classify", "/pooling"]
     assert server.bodies == [
         {"model": "rm", "text_1": "What is 2 + 2?", "text_2": ANSWERS[:1], "use_activation": False},
         {"model": "rm", "messages": chat, "use_activation": False},
         {"model": "rm", "messages": chat},
-        {"model": "rm", "query": "What is 2 + 2?", "documents": ANSWERS[:1], "top_n": 1,
-         "return_documents": False},
-    ]  # fmt: skip
-    with RewardServer("tei") as server:
-        score(server, Form("tei"), ANSWERS[:1])
-    assert server.paths == ["/rerank"]
-    assert server.bodies[0].items() >= {"texts": ANSWERS[:1], "raw_scores": True}.items()
+    ]
+    with RewardServer("sglang") as server:
+        score(server, Form("sglang", "plain"), ANSWERS[:1])
+    assert server.paths == ["/classify"]
+    assert server.bodies == [{"model": "rm", "text": [f"What is 2 + 2?\n\n{ANSWERS[0]}"]}]
 
 
 def test_a_template_renders_problem_and_answer_and_then_a_call_takes_a_list():
@@ -94,11 +88,6 @@ def test_a_template_renders_problem_and_answer_and_then_a_call_takes_a_list():
     assert rendered == "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n"
     hostile = Form("sglang", "plain").render((Message("user", "{answer}"), Message("assistant", "{problem}")))
     assert hostile == "{answer}\n\n{problem}"
-
-
-def test_sglangs_rerank_and_a_list_of_rewards_are_read_too():
-    with RewardServer("sglang") as server:
-        assert score(server, Form("rerank"), ANSWERS)[0] == [0.2, 0.9, 0.4]
 
 
 def test_numbers_of_tokens_are_combined_and_a_class_is_chosen():
@@ -171,7 +160,7 @@ def test_an_answer_that_is_too_long_fails_alone():
 
 
 def test_another_api_than_the_servers_is_named():
-    with RewardServer("tei") as server:
+    with RewardServer("sglang") as server:
         (error,), _, _ = score(server, Form("vllm-score"), ANSWERS[:1])
     assert isinstance(error, UnreachableError)
     assert "there is no /score at" in str(error)
@@ -256,7 +245,7 @@ def test_a_form_that_cannot_work_is_refused():
     with pytest.raises(SettingError, match="needs --reward-template"):
         Form("sglang")
     with pytest.raises(SettingError, match="takes problem and answer apart"):
-        Form("tei", "chatml")
+        Form("vllm-score", "chatml")
     with pytest.raises(SettingError, match=r"has no \{answer\}"):
         Form("sglang", "just {problem}")
 

@@ -44,7 +44,7 @@ COMMANDS = {
     "select": Entry("select", _CHOOSE, "Choose the best candidate of each case."),
     "solve": Entry("solve", _CHOOSE, "Generate answers to one question and print the best."),
     "sample": Entry("sample", _CHOOSE, "Generate candidates for each problem, as input of caps select."),
-    "score": Entry("score", _CHOOSE, "Score every candidate with a reward, classifier or reranking server."),
+    "score": Entry("score", _CHOOSE, "Score every candidate with a reward or classifier server."),
     "plan": Entry("plan", _MEASURE, "Forecast calls, tokens, cost and time of every strategy."),
     "diagnose": Entry("diagnose", _MEASURE, "Measure how accurate a judge is, and recommend a strategy."),
     "simulate": Entry("simulate", _MEASURE, "Compare strategies on a simulated judge; no model is asked."),

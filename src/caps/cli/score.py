@@ -64,7 +64,7 @@ def score(
     limit: options.Limit = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Score every candidate with a reward, classifier or reranking server.
+    """Score every candidate with a reward or classifier server.
 
     The scores are written into the candidates as they are, in the field that --field names. Strategies use
     them with --set feature=NAME: reward takes the highest, and posterior counts them as evidence before the

@@ -1,4 +1,4 @@
-"""Reward, classifier and reranking servers: a problem and an answer go in, a score comes out.
+"""Reward and classifier servers: a problem and an answer go in, a score comes out.
 
 A request holds the messages of a problem and one answer, so that the journal keeps one score per answer.
 Those of the same problem that wait at the same time are sent as one call, if the API takes a list.
@@ -34,7 +34,7 @@ BATCH_CHARACTERS = 400_000  # of the answers of one call
 WINDOW = 0.003  # seconds that an answer waits for others of its problem
 REPLY_BYTES = 4 << 20  # of a reply: 32 answers of 8,000 tokens with a number for each token
 MAX_CLASSES = 64  # numbers for one answer or token; more are an embedding
-RESERVED = {"model", "text_1", "text_2", "input", "messages", "text", "query", "documents", "texts", "top_n"}
+RESERVED = {"model", "text_1", "text_2", "input", "messages", "text"}
 MOST_NOTICES = 10
 CANARY = (Message("user", "What is 2 + 2?"), Message("assistant", "2 + 2 is 4."))
 
@@ -134,58 +134,33 @@ def _write_sglang(form: Form, rows: Sequence[Sequence[Message]]) -> dict[str, An
     return {"text": [form.render(row) for row in rows]}
 
 
-def _write_rerank(form: Form, rows: Sequence[Sequence[Message]]) -> dict[str, Any]:  # noqa: ARG001
-    return {
-        "query": _problem(rows), "documents": _answers(rows), "top_n": len(rows), "return_documents": False,
-    }  # fmt: skip
+def _data_of(name: str) -> Callable[[Any], list[tuple[object, object]]]:
+    """Reads a field of the items in `data`, each with its index, as vLLM replies."""
+
+    def read(reply: Any) -> list[tuple[object, object]]:
+        rows = reply.get("data") if isinstance(reply, dict) else None
+        if not isinstance(rows, list):
+            raise ValueError("has no list 'data'")
+        items = [row if isinstance(row, dict) else {} for row in rows]
+        return [(item.get("index"), item.get(name)) for item in items]
+
+    return read
 
 
-def _write_tei(form: Form, rows: Sequence[Sequence[Message]]) -> dict[str, Any]:  # noqa: ARG001
-    return {"query": _problem(rows), "texts": _answers(rows), "raw_scores": True, "return_text": False}
-
-
-def _listed(reply: Any, place: str | None, *names: str) -> list[tuple[object, object]]:
-    """The items of a list, at a place of the reply or the reply itself, by their index.
-
-    Only rewards of SGLang have none; they come in the order of the answers.
-    """
-    rows = reply.get(place) if isinstance(reply, dict) and place is not None else reply
-    if not isinstance(rows, list):
-        raise ValueError(f"has no list {place!r}" if place else "is no list")
-    found: list[tuple[object, object]] = []
-    for number, row in enumerate(rows):
-        values = row if isinstance(row, dict) else {}
-        index = number if "embedding" in names else values.get("index")
-        found.append((index, next((values[one] for one in names if one in values), None)))
-    return found
-
-
-def _read_rerank(reply: Any) -> list[tuple[object, object]]:
-    """`results` with `relevance_score`; SGLang sends a bare list with `score`."""
-    return _listed(reply, "results" if isinstance(reply, dict) else None, "relevance_score", "score")
+def _read_sglang(reply: Any) -> list[tuple[object, object]]:
+    """A list of `embedding`s in the order of the answers."""
+    if not isinstance(reply, list):
+        raise ValueError("is no list")
+    return [
+        (place, row.get("embedding") if isinstance(row, dict) else None) for place, row in enumerate(reply)
+    ]
 
 
 APIS = {
-    "vllm-score": Api("score", _write_score, lambda reply: _listed(reply, "data", "score")),
-    "vllm-classify": Api(
-        "/classify",
-        _write_classify,
-        lambda reply: _listed(reply, "data", "probs"),
-        takes_text=True,
-        takes_chat=True,
-    ),
-    "vllm-pooling": Api(
-        "/pooling",
-        _write_input,
-        lambda reply: _listed(reply, "data", "data"),
-        takes_text=True,
-        takes_chat=True,
-    ),
-    "sglang": Api(
-        "/classify", _write_sglang, lambda reply: _listed(reply, None, "embedding"), takes_text=True
-    ),
-    "rerank": Api("rerank", _write_rerank, _read_rerank),
-    "tei": Api("/rerank", _write_tei, lambda reply: _listed(reply, None, "score")),
+    "vllm-score": Api("score", _write_score, _data_of("score")),
+    "vllm-classify": Api("/classify", _write_classify, _data_of("probs"), takes_text=True, takes_chat=True),
+    "vllm-pooling": Api("/pooling", _write_input, _data_of("data"), takes_text=True, takes_chat=True),
+    "sglang": Api("/classify", _write_sglang, _read_sglang, takes_text=True),
 }
 
 
