@@ -6,97 +6,40 @@ import re
 import textwrap
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from functools import lru_cache
-from itertools import repeat
-from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
-# Not `ast.dump`, which recurses and differs between versions of Python
-
-DEEPEST = 1_000
+DEEPEST = 1_000  # levels of a syntax tree
 _IGNORED_FIELDS = {"ctx", "kind", "type_comment", "type_ignores"}
-_Fields: TypeAlias = Iterator[tuple[str, Any]]
+_CLOSING = object()
 
 
-def spell(tree: ast.Module) -> str:
-    """Serialise a syntax tree without positions and docstrings; raises `RecursionError` if it is too deep.
+def _spell(tree: ast.Module) -> str:
+    """Write a syntax tree without positions and docstrings; raises `RecursionError` if it is too deep.
 
-    This takes as long as parsing, so it is optimised: open nodes and lists are a stack of iterators, and
-    names and constants, which most nodes are, are written inline.
+    Not `ast.dump`: that recurses, so the depth of its caller decides which programs it can read, and what it
+    writes differs between versions of Python.
     """
-    parts: list[str] = []
-    append, name, constant, forms = parts.append, ast.Name, ast.Constant, _FORMS
-    stack: list[tuple[_Fields, str, int]] = []
-    current: _Fields = iter([("", tree)] if tree.body else [])
-    end, depth = "", 0
-    while True:
-        for sign, value in current:
-            kind = value.__class__
-            if kind is name:
-                append(f"{sign}Name ( id= {value.id!r} )")
-            elif kind is constant and value.value is not None:
-                append(f"{sign}Constant ( value= {value.value!r} )")
-            elif kind is list:
-                if value:
-                    append(f"{sign}[")
-                    stack.append((current, end, depth))
-                    current, end = (
-                        zip(repeat(""), _without_docstrings(value) if len(value) > 1 else value),
-                        "]",
-                    )
-                    break
-            elif form := forms[kind]:
-                opening, signs, values = form
-                append(f"{sign}{opening}")
-                if signs:
-                    stack.append((current, end, depth))
-                    current, end, depth = zip(signs, values(value), strict=False), ")", depth + 1
-                    if depth == DEEPEST:
-                        current = _childless(current)
-                    break
-            elif value is not None or not sign:
-                append(f"{sign}{value!r}")
-        else:
-            if not stack:
-                return " ".join(parts)
-            append(end)
-            current, end, depth = stack.pop()
-
-
-class _Form(NamedTuple):
-    """How a kind of node is written: its opening, the labels of its fields, and a getter of their values."""
-
-    opening: str
-    signs: tuple[str, ...]
-    values: Callable[[Any], tuple[Any, ...]]
-
-
-class _Forms(dict[type, _Form | None]):
-    """A cache of forms by type; None for types that are not nodes."""
-
-    def __missing__(self, kind: type) -> _Form | None:
-        self[kind] = form = _form(kind) if issubclass(kind, ast.AST) else None
-        return form
-
-
-def _form(kind: type[ast.AST]) -> _Form:
-    names = [name for name in kind._fields if name not in _IGNORED_FIELDS]
-    opening = f"{kind.__name__} (" if names else f"{kind.__name__} ( )"
-    # The extra attribute makes the result a tuple even for one field.
-    return _Form(opening, tuple(f"{name}= " for name in names), attrgetter(*names, "_fields"))
-
-
-_FORMS = _Forms()
-
-
-def _childless(fields: Iterable[tuple[str, Any]]) -> _Fields:
-    """The fields of a node at the maximum depth, which may contain no further node."""
-    for sign, value in fields:
-        if any(isinstance(one, ast.AST) for one in (value if isinstance(value, list) else [value])):
-            raise RecursionError
-        yield sign, value
+    written: list[str] = []
+    waiting: list[tuple[str, Any, int]] = [("", tree, 1)]  # a label, its value, and the level of the value
+    while waiting:
+        label, value, level = waiting.pop()
+        if value is _CLOSING:
+            written.append(label)
+        elif isinstance(value, list):
+            if value:
+                written.append(f"{label}[")
+                waiting.append(("]", _CLOSING, level))
+                waiting += [("", item, level) for item in reversed(_without_docstrings(value))]
+        elif isinstance(value, ast.AST):
+            if level > DEEPEST:
+                raise RecursionError
+            written.append(f"{label}{type(value).__name__} (")
+            waiting.append((")", _CLOSING, level))
+            fields = [field for field in ast.iter_fields(value) if field[0] not in _IGNORED_FIELDS]
+            waiting += [(f"{name}= ", item, level + 1) for name, item in reversed(fields)]
+        elif value is not None or not label:  # None in a list counts: it keeps the places of the others
+            written.append(f"{label}{value!r}")
+    return " ".join(written)
 
 
 def _without_docstrings(parts: list[Any]) -> list[Any]:
@@ -104,8 +47,7 @@ def _without_docstrings(parts: list[Any]) -> list[Any]:
 
     If all are string literals they stay: a program may consist of just a text.
     """
-    statement = ast.Expr
-    return [part for part in parts if part.__class__ is not statement or not _is_text(part.value)] or parts
+    return [part for part in parts if not isinstance(part, ast.Expr) or not _is_text(part.value)] or parts
 
 
 def _is_text(value: ast.expr) -> bool:
@@ -129,68 +71,41 @@ def shape(program: str) -> str | None:
         program = textwrap.dedent(program)
     _silence_warnings()
     try:
-        return spell(ast.parse(program, filename=_SOURCE))
+        tree = ast.parse(program, filename=_SOURCE)
+        return _spell(tree) if tree.body else ""
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
 
 
 # Strings and comments. An unclosed string takes the rest of its line, or of the text, so that nothing is
 # scanned twice. All begin with a plain character, which lets the search skip everything else.
-_NOTHING = re.compile(
+_STRING_OR_COMMENT = re.compile(
     r"""\"""(?:\\.|[^\\])*?(?:\"""|\\?\Z)|\'\'\'(?:\\.|[^\\])*?(?:\'\'\'|\\?\Z)"""
     r"""|"(?:\\.|[^"\\\n])*+(?:"|(?=\n)|\\?\Z)|'(?:\\.|[^'\\\n])*+(?:'|(?=\n)|\\?\Z)|\#[^\n]*""",
     re.DOTALL,
 )
 _FORMATTED = re.compile(r"""(?<!\w)[rR]?[fFtT][rR]?["']""")
-_PREFIX = re.compile(r"""(?<!\w)[A-Za-z]{1,2}(?=["'])""")
+# A name right before a quote is the prefix of a string. Numbers are matched because they contain letters.
 _NAME_OR_NUMBER = re.compile(
-    r"[A-Za-z_]\w*|0[xXbBoO]\w{1,400}"
-    r"|(?:\d[\d_]{0,400}\.?[\d_]{0,400}|\.\d[\d_]{0,400})(?:[eE][-+]?\d[\d_]{0,8})?[jJ]?"
+    r"""([A-Za-z_]\w*+)(?!["'])|0[xXbBoO]\w*|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]?\d[\d_]*)?[jJ]?"""
 )
-_OPERATORS = "*/%<>=!&|^~@"  # not the signs, which numbers have too
 _KEYWORDS = frozenset(keyword.kwlist)
 
 
-def words_of(program: str) -> tuple[object, ...] | None:
-    """The names, numbers and operators of a program: equal for programs with the same syntax tree.
+def words_of(program: str) -> frozenset[tuple[str, int]] | None:
+    """The names in a program with their counts: equal for programs with the same syntax tree.
 
-    It costs a fifth of parsing, and tells most different programs apart. Programs with formatted strings, in
+    It costs a fraction of parsing, and tells most different programs apart. Those with formatted strings, in
     which names count, are not told from one another. None if it cannot tell at all: names beyond ASCII may be
     written in several ways.
     """
-    prefixed = False
-
-    def without_content(found: re.Match[str]) -> str:
-        nonlocal prefixed
-        at = found.start()
-        if program[at] == "#":
-            return " "
-        prefixed = prefixed or program[at - 1 : at].isalpha()
-        return f"{program[at]} "
-
-    rest = _NOTHING.sub(without_content, program)
-    if prefixed and _FORMATTED.search(rest):
-        return ()
+    rest = _STRING_OR_COMMENT.sub(lambda found: found[0][0], program)
+    if _FORMATTED.search(rest):
+        return frozenset()
     if not rest.isascii():
         return None
-    if prefixed:
-        rest = _PREFIX.sub("", rest)
-    names, numbers = set(), Counter[str]()
-    for word, count in Counter(_NAME_OR_NUMBER.findall(rest)).items():
-        if word[0] in "0123456789.":
-            numbers[_number(word)] += count
-        elif word not in _KEYWORDS:
-            names.add((word, count))
-    return frozenset(names), frozenset(numbers.items()), *map(rest.count, _OPERATORS)
-
-
-@lru_cache(maxsize=1024)
-def _number(written: str) -> str:
-    """The value of a number in one form; nothing if it is none."""
-    for read in (lambda text: int(text, 0), float, complex):
-        with suppress(ValueError):
-            return repr(read(written))
-    return ""
+    names = Counter(_NAME_OR_NUMBER.findall(rest))
+    return frozenset((name, count) for name, count in names.items() if name and name not in _KEYWORDS)
 
 
 def tidy_lines(program: str) -> str:
