@@ -125,14 +125,11 @@ def _libraries() -> tuple[str, str]:
 
 
 def _security_policy(style: str, scripts: Sequence[str], *, loads: bool, live: bool) -> str:
-    """Return the Content-Security-Policy: the page may use its own scripts and style only.
-
-    Images are those that the page draws itself, to copy a picture.
-    """
+    """Return the Content-Security-Policy: the page may use its own scripts and style only."""
     allowed = " ".join(f"'{digest}'" for digest in scripts if digest) + (" 'self'" if loads else "")
     connect = "'self'" if live else "'none'"
     return (
-        f"default-src 'none'; script-src {allowed}; style-src '{digest(style)}'; img-src data:; "
+        f"default-src 'none'; script-src {allowed}; style-src '{digest(style)}'; "
         f"connect-src {connect}; base-uri 'none'; form-action 'none'; "
         "require-trusted-types-for 'script'; trusted-types caps"
     )

@@ -86,39 +86,18 @@ function standalone(svg) {
   return new XMLSerializer().serializeToString(copy);
 }
 
-function raster(text) {
-  return new Promise((done, failed) => {
-    const image = new Image();
-    image.onload = () => {
-      const canvas = document.createElement("canvas");
-      [canvas.width, canvas.height] = [image.width * 2, image.height * 2];
-      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-      canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("the picture is too large"))), "image/png");
-    };
-    image.onerror = () => failed(new Error("the picture cannot be drawn"));
-    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
-  });
-}
-
-function save(blob, name) {
-  const link = make("a", "", { href: URL.createObjectURL(blob), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-}
-
 function pictureTools(box) {
   const svg = box.querySelector("svg.drawing");
   if (!svg || box.querySelector(".picture-tools")) return;
-  const tools = make("div", "", { class: "picture-tools" }), name = "receipt";
-  const copy = make("button", "Copy as image", { type: "button" }), vector = make("button", "Save as SVG", { type: "button" });
-  const tell = (text) => { copy.textContent = text; setTimeout(() => { copy.textContent = "Copy as image"; }, 2000); };
-  copy.addEventListener("click", async () => {
-    const picture = raster(standalone(svg));
-    try { await navigator.clipboard.write([new ClipboardItem({ "image/png": picture })]); tell("Copied"); }
-    catch { try { save(await picture, `${name}.png`); tell("Saved as PNG"); } catch { tell("Not possible here"); } }
+  const tools = make("div", "", { class: "picture-tools" });
+  const button = make("button", "Save as SVG", { type: "button" });
+  button.addEventListener("click", () => {
+    const file = new Blob([standalone(svg)], { type: "image/svg+xml" });
+    const link = make("a", "", { href: URL.createObjectURL(file), download: "receipt.svg" });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
-  vector.addEventListener("click", () => save(new Blob([standalone(svg)], { type: "image/svg+xml" }), `${name}.svg`));
-  tools.append(copy, vector);
+  tools.append(button);
   box.prepend(tools);
 }
 
