@@ -39,6 +39,7 @@ from server.serving import running  # noqa: E402
 
 ANSWERS = [(401, 0.3), (381, 0.2), (391, 0.9), (291, 0.4)]  # with what the judge thinks of them
 EXPIRED = "the key of the judge has expired"
+REFUSED = "rejected the key"  # what `caps serve` says then
 SHOWN = re.compile(r"BEGIN CANDIDATE [AB].*?\n(.*?)\n[^\n]*END CANDIDATE", re.DOTALL)
 
 
@@ -81,35 +82,33 @@ TOOLS = (
     ),
     Tool("trl", ("trl",), "trl_grpo.py", works=r"4 steps, \d+ judge calls", fails="RewardError: "),
     Tool(
-        "langchain", ("langchain-core", "langchain-openai", "langgraph"), "langchain_best_of_n.py",
-        works=r"graph: .*391", fails=r"\w*AuthenticationError", version_of="langchain-core",
-        environment={"MODEL": "m"},
+        "langchain", ("langchain-openai",), "langchain_best_of_n.py", works=r"chain: .*391", serve=True,
+        fails=r"\w*InternalServerError", reason=REFUSED, version_of="langchain-openai",
     ),
     Tool(
-        "pydantic_ai", ("pydantic-ai-slim[openai]",), "pydantic_ai_best_of_n.py",
-        fails=r"pydantic_ai\.exceptions\.Model\w+Error", version_of="pydantic-ai-slim",
-        environment={"MODEL": "m"},
+        "pydantic_ai", ("pydantic-ai-slim[openai]",), "pydantic_ai_best_of_n.py", serve=True,
+        fails=r"pydantic_ai\.exceptions\.Model\w+Error", reason=REFUSED, version_of="pydantic-ai-slim",
     ),
     Tool(
         "litellm", ("litellm",), "litellm_router.py", works=r"391.* tokens", serve=True,
-        fails=r"litellm\.\w*(Error|Exception)", reason="rejected the key",
+        fails=r"litellm\.\w*(Error|Exception)", reason=REFUSED,
     ),
     Tool(
         "minisweagent", ("mini-swe-agent",), "mini_swe_agent_patches.py", works=r"return 391",
-        fails="PatchError: ", version_of="mini-swe-agent",
+        fails="AccessError: ", version_of="mini-swe-agent",
         environment={"MSWEA_SILENT_STARTUP": "1", "MSWEA_COST_TRACKING": "ignore_errors"},
     ),
     Tool(
-        "llm", ("llm",), "", works=r"391.*judge calls", fails=r"Error: ",
-        command=("{bin}/llm", "caps", "What is 17 * 23?", "-m", "m", "-n", "4"),
+        "llm", ("llm",), "llm_models.yaml", serve=True, fails=r"Error: ", reason=REFUSED,
+        command=("{bin}/llm", "-m", "best-of-4", "What is 17 * 23?"),
     ),
     Tool(
         "otel", (), "otel_spans.py", works=r"caps\.judge.*caps\.case.*chosen: .*394", fails="AccessError: ",
         version_of="opentelemetry-sdk", extra="[otel]",
     ),
     Tool(
-        "dspy", ("dspy",), "dspy_best_of_n.py", works="answer: 391",
-        fails=r"dspy\.utils\.exceptions\.LM\w+Error",
+        "dspy", ("dspy",), "dspy_best_of_n.py", works="answer: 391", serve=True,
+        fails=r"(dspy\.utils\.exceptions|litellm)\.\w+Error", reason=REFUSED,
     ),
 )  # fmt: skip
 
@@ -325,23 +324,23 @@ def example(  # noqa: PLR0917
     }  # fmt: skip
     command = [word.format(**known) for word in tool.command]
     where = EXAMPLES if "{name}" in tool.command else work
-    if tool.name == "llm":
-        set_up_llm(work, url)
-    serving = running(url) if tool.serve else nullcontext()
+    serving = running(url, "--samples", 4) if tool.serve else nullcontext()
     with serving as server:
         if server is not None:
             variables["CAPS_SERVER"] = server.url
+            if tool.name == "llm":
+                set_up_llm(EXAMPLES / tool.example, work, server.url)
         yield subprocess.run(  # noqa: S603
             command, check=False, capture_output=True, text=True, cwd=where, env=variables, timeout=900
         )
 
 
-def set_up_llm(home: Path, url: str) -> None:
-    """Tell `llm` of the model of the stub, as its documentation says."""
+def set_up_llm(example: Path, home: Path, url: str) -> None:
+    """Tell `llm` of the model of `caps serve`, as the example says."""
     folder = home / ".config" / "io.datasette.llm"
     folder.mkdir(parents=True, exist_ok=True)
-    model = {"model_id": "m", "model_name": "m", "api_base": url}
-    (folder / "extra-openai-models.yaml").write_text(json.dumps([model]))
+    models = example.read_text().replace("http://localhost:8080/v1", url).replace("qwen3-14b", "m")
+    (folder / "extra-openai-models.yaml").write_text(models)
 
 
 def replies(journal: Path) -> int:

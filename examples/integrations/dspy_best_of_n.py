@@ -1,23 +1,28 @@
-"""DSPy: the best of four predictions, where `dspy.BestOfN` would need a reward function.
+"""DSPy: an LM whose answers are the best of four, by `caps serve`; no reward function is needed.
 
-OPENAI_API_KEY=... python examples/integrations/dspy_best_of_n.py
+caps serve --base-url http://localhost:8000/v1 --port 8080
+CAPS_SERVER=http://localhost:8080/v1 python examples/integrations/dspy_best_of_n.py
 """
 
 import os
 
 import dspy
 
-from caps.integrations.dspy import BestOfN
-
 
 def main() -> None:
-    """Predict four times with the LM that also judges."""
-    dspy.configure(lm=dspy.LM(os.environ.get("MODEL", "openai/gpt-4o-mini"), cache=False), track_usage=True)
-    product = BestOfN(dspy.Predict("question -> answer"), N=4)
-    prediction = product(question="What is 17 * 23?")
+    """Ask once; the usage has the four answers and the judge."""
+    lm = dspy.LM(
+        "openai/caps/" + os.environ.get("CAPS_MODEL", "qwen3-14b"),
+        api_base=os.environ.get("CAPS_SERVER", "http://localhost:8080/v1"),
+        api_key=os.environ.get("CAPS_SERVER_KEY", "none"),
+        extra_body={"caps": {"n": 4}},
+        cache=False,
+        num_retries=0,
+    )
+    dspy.configure(lm=lm, track_usage=True)
+    prediction = dspy.Predict("question -> answer")(question="What is 17 * 23?")
     print("answer:", prediction.answer)
-    print("candidate", prediction.caps["winner"], "with probability", prediction.caps["probability"])
-    print("judge calls:", prediction.caps["calls"], "usage of all calls:", prediction.get_lm_usage())
+    print("usage of all calls:", prediction.get_lm_usage())
 
 
 if __name__ == "__main__":

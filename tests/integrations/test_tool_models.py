@@ -74,5 +74,5 @@ def test_what_is_no_model_is_refused() -> None:
     for wrong, why in [(3, "has no method 'complete'"), (ToolModel, "is a class")]:
         with pytest.raises(SettingError, match=why):
             select_sync(CASE, model=wrong)
-    with pytest.raises(RuntimeError, match="out of words"), reported(RuntimeError):
+    with pytest.raises(RuntimeError, match="out of words"), reported(RuntimeError, Client().model()):
         raise CapsError("out of words")

@@ -84,7 +84,7 @@ def best_of_n(
     return solve
 
 
-@score_reducer(name="vote")
+@score_reducer(name="caps/vote")  # Inspect adds no package to a name that is given
 def vote() -> ScoreReducer:
     """The score of the most frequent answer of the epochs, the first of them where several are."""
 

@@ -7,7 +7,7 @@ a `ModelError` with its words; `reported` raises it again as the error that the 
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -84,26 +84,13 @@ def usage_of(
     return Usage(prompt or 0, output or 0, cached, reasoning)
 
 
-def chat(request: Request) -> list[dict[str, Any]]:
-    """The messages of a request in OpenAI's chat format."""
-    return [
-        {"role": one.role, "content": one.content}
-        if not one.media
-        else {
-            "role": one.role,
-            "content": [{"type": "text", "text": one.content}, *(media.part() for media in one.media)],
-        }
-        for one in request.messages
-    ]
-
-
 @contextmanager
-def reported(own: Callable[[str], Exception], model: ToolModel | None = None) -> Iterator[None]:
+def reported(own: Callable[[str], Exception], model: ToolModel) -> Iterator[None]:
     """Raise an error of caps as the tool's: the one that its own call raised, else `own(reason)`."""
     try:
         yield
     except CapsError as error:
-        if model is not None and model.last_error is not None:
+        if model.last_error is not None:
             model.last_error.add_note(f"caps: {error}")
             raise model.last_error from error
         raise own(str(error)) from error
