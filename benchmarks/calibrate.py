@@ -2,10 +2,9 @@
 
     python benchmarks/calibrate.py                 made-up pools
     python benchmarks/calibrate.py --cases FILE    labelled cases
-    python benchmarks/calibrate.py --echo          a judge that prefers what most candidates say, right or not
 
-Labels make the judge; a calibration sees them only where the row says so. Every row is a mean over
-`--repeats` calibrations, each on other cases with another judge seed; all cases are then played with that
+Labels make the judge, and a calibration sees those of its cases. Every row is a mean over `--repeats`
+calibrations, each on other cases with another judge seed; all cases are then played with that
 judge. `assumed` is the profile built in, `stated` the one that `caps diagnose` gets from 800 labelled pairs
 of other problems.
 """
@@ -13,8 +12,7 @@ of other problems.
 import argparse
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import replace
 from multiprocessing import get_context
 from random import Random
 from statistics import fmean, pstdev
@@ -29,38 +27,22 @@ from caps.core.settings import settings_of
 from caps.core.types import Pairing, Verdict
 from caps.datasets.imports import open_cases
 from caps.judging.simulated import JudgeModel, SimulatedJudge
-from caps.strategies.dedup import clusters
 from caps.strategies.posterior import Posterior
 from caps.studies.calibration import Calibration, Probe, ProbedCase, conclude
 from caps.studies.diagnosis import estimated
 from caps.studies.simulation import LabelledPool, PoolModel, generated_pools, labelled
 
-SHOWN = ("first_slot", "repeats", "shared")
+
+def judge_of(model: JudgeModel, pool: LabelledPool, seed: int) -> SimulatedJudge:
+    """The judge of a pool."""
+    return SimulatedJudge(model, pool.entrants, pool.correct, seed=seed, case=pool.number)
 
 
-@dataclass(frozen=True)
-class Judging:
-    """A judge for every pool; one that echoes takes what most candidates say for right."""
-
-    model: JudgeModel
-    echo: bool
-
-    def of(self, pool: LabelledPool, seed: int) -> SimulatedJudge:
-        truth = pool.correct
-        if self.echo:
-            most = max(clusters(pool.entrants), key=len)
-            truth = tuple(one in most for one in pool.entrants)
-        return SimulatedJudge(self.model, pool.entrants, truth, seed=seed, case=pool.number)
-
-
-def probe(
-    pool: LabelledPool, judging: Judging, seed: int, believer: Posterior, *, labels: bool
-) -> tuple[ProbedCase, int]:
+def probe(pool: LabelledPool, model: JudgeModel, seed: int, believer: Posterior) -> tuple[ProbedCase, int]:
     """One case of a calibration, and the tokens it took."""
-    known = pool.correct if labels else (None,) * len(pool.correct)
-    asker = Probe(believer, known)
+    asker = Probe(believer, pool.correct)
     contest = Contest(asker, pool.entrants, seed=f"{seed}/{pool.number}")
-    judge = judging.of(pool, seed)
+    judge = judge_of(model, pool, seed)
     asked: list[tuple[Pairing, Verdict]] = []
     sizes, tokens = {one.id: one.sizes for one in pool.entrants}, 0
     for ask in contest.pending.asks if contest.pending else ():
@@ -71,11 +53,9 @@ def probe(
     return ProbedCase(asker, pool.entrants, asked, pool.number), tokens
 
 
-def calibrated(
-    pools: Sequence[LabelledPool], judging: Judging, seed: int, *, labels: bool
-) -> tuple[Calibration, int]:
+def calibrated(pools: Sequence[LabelledPool], model: JudgeModel, seed: int) -> tuple[Calibration, int]:
     """A calibration on these cases, and the tokens it took."""
-    found = [probe(pool, judging, seed, Posterior(), labels=labels) for pool in pools]
+    found = [probe(pool, model, seed, Posterior()) for pool in pools]
     return conclude([one for one, _ in found], Posterior()), sum(tokens for _, tokens in found)
 
 
@@ -96,22 +76,22 @@ class Tally:
         self.rows: list[tuple[float, ...]] = []
         self.silent = self.tokens = 0
 
-    def add(self, pools: Sequence[LabelledPool], judging: Judging, seed: int, strategy: Posterior) -> None:
+    def add(self, pools: Sequence[LabelledPool], model: JudgeModel, seed: int, strategy: Posterior) -> None:
         self.profiles.append(JudgeProfile(**{k: getattr(strategy, k) for k in settings_of(JudgeProfile())}))
         self.strengths.append((strategy.votes, strategy.nobody))
         for pool in pools:
-            self.rows.append(_played(pool, strategy, judging.of(pool, seed), seed))
+            self.rows.append(_played(pool, strategy, judge_of(model, pool, seed), seed))
 
     def line(self, name: str, games: float) -> str:
         first, second = zip(*map(accuracy, self.profiles), strict=True)
         rows = np.array(self.rows)
         right, tokens, sure = rows.T
-        others = " ".join(f"{fmean(getattr(p, k) for p in self.profiles):.2f}" for k in SHOWN)
+        slot = f"{fmean(one.first_slot for one in self.profiles):.2f}"
         votes, nobody = (fmean(x) for x in zip(*self.strengths, strict=True))
         silent = f"  kept {self.silent}" if self.silent else ""
         return (
             f"  {name:14s} E1 {100 * fmean(first):4.1f}±{100 * pstdev(first):3.1f}"
-            f" E2 {100 * fmean(second):4.1f}±{100 * pstdev(second):3.1f}  {others}  {votes:.2f} {nobody:.2f}"
+            f" E2 {100 * fmean(second):4.1f}±{100 * pstdev(second):3.1f}  {slot}  {votes:.2f} {nobody:.2f}"
             f"  | {100 * right.mean():5.1f} %  T% {100 * tokens.sum() / games / len(self.profiles):4.1f}"
             f"  + {100 * self.tokens / games / len(self.profiles):4.1f}"
             f"  ECE {calibration_error(sure, right):.3f}  Brier {((sure - right) ** 2).mean():.3f}{silent}"
@@ -129,10 +109,9 @@ def _played(pool: LabelledPool, strategy: Posterior, judge: SimulatedJudge, seed
 def condition(pools: Sequence[LabelledPool], judge: float, given: argparse.Namespace) -> list[str]:
     """All ways to state one judge."""
     model = replace(simulated(judge, given.shared), noise=given.noise)
-    judging = Judging(model, given.echo)
     games = sum(3 * len(p.entrants) * (p.overhead + 2 * fmean(x.sizes[2] for x in p.entrants)) for p in pools)
     tallies = {"assumed": Tally()}
-    tallies |= {f"K={k}{' labels' if known else ''}": Tally() for known, k in product((False, True), given.k)}
+    tallies |= {f"K={k}": Tally() for k in given.k}
     tallies["stated"] = Tally()
     stated = Posterior(**settings_of(estimated(model)))
     majority = make_strategy("majority")
@@ -140,16 +119,16 @@ def condition(pools: Sequence[LabelledPool], judge: float, given: argparse.Names
         pool.correct[Contest(majority, pool.entrants, seed=pool.number).selection.winner] for pool in pools
     )
     for seed in range(given.repeats):
-        tallies["assumed"].add(pools, judging, seed, Posterior())
-        tallies["stated"].add(pools, judging, seed, stated)
+        tallies["assumed"].add(pools, model, seed, Posterior())
+        tallies["stated"].add(pools, model, seed, stated)
         order = Random(seed).sample(list(pools), len(pools))
-        for known, k in product((False, True), given.k):
-            tally = tallies[f"K={k}{' labels' if known else ''}"]
-            found, tokens = calibrated(order[:k], judging, seed, labels=known)
+        for k in given.k:
+            tally = tallies[f"K={k}"]
+            found, tokens = calibrated(order[:k], model, seed)
             tally.tokens += tokens
             tally.silent += found.learned.silent is not None
-            tally.add(pools, judging, seed, found.inform(Posterior(), "posterior", {}))
-    title = f"SIMULATED{' echoing' * given.echo} judge of {100 * judge:.0f} % at E2, "
+            tally.add(pools, model, seed, found.inform(Posterior(), "posterior", {}))
+    title = f"SIMULATED judge of {100 * judge:.0f} % at E2, "
     title += f"{100 * model.accuracy_partial:.0f} % at E1; majority {100 * voted:.1f} %"
     return [title, *(tally.line(name, games) for name, tally in tallies.items())]
 
@@ -166,7 +145,6 @@ def main() -> None:
     options.add_argument("--accuracy", type=float, nargs="*", default=[0.55, 0.65, 0.8, 0.9])
     options.add_argument("--shared", type=float, default=0.5)
     options.add_argument("--noise", type=float, default=JudgeModel().noise)
-    options.add_argument("--echo", action="store_true", help="right, to the judge, is what most say")
     options.add_argument("--processes", type=int, default=2)
     given = options.parse_args()
     if given.cases:
@@ -177,7 +155,7 @@ def main() -> None:
     print(
         f"{given.cases or 'made-up ' + given.kind}: {len(pools)} problems, {given.repeats} calibrations each"
     )
-    print("  E1 and E2: accuracy the profile states; then first_slot, repeats, shared; votes, nobody;")
+    print("  E1 and E2: accuracy the profile states; then first_slot; votes, nobody;")
     print("  | right, tokens of V1-Infer's, + those of the calibration, calibration error of the probability")
     with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as workers:
         for lines in workers.map(

@@ -22,6 +22,7 @@ prefers another one.
 import argparse
 import gzip
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
@@ -30,10 +31,12 @@ from statistics import NormalDist, fmean, quantiles
 from typing import Any
 
 from caps.judging.simulated import GOOD_ENOUGH
-from caps.statistics.judge_errors import tetrachoric
+from caps.statistics.estimates import find_crossing
 
 NORMAL = NormalDist()
 LEAST_PAIRS = 90
+STEPS = 24
+CLOSEST = 0.99  # the largest correlation considered
 OUTCOMES = {1: 1.0, 2: 0.0, 3: 0.5}
 Orders = tuple[float, float]  # outcome for the right one where it is shown first, and where second
 Judged = dict[str, dict[str, Orders]]  # judge -> pair -> outcomes
@@ -50,6 +53,22 @@ def preferred(row: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
     for a, b, for_a, for_b, _ in row.get("human", ()):
         if for_a != for_b:
             yield (a, b) if for_a > for_b else (b, a)
+
+
+def tetrachoric(first: Sequence[float], second: Sequence[float]) -> float:
+    """Correlation of the normal variables behind two lists of outcomes, from how often both are right."""
+    h, k = (NORMAL.inv_cdf((sum(own) + 0.5) / (len(own) + 1)) for own in (first, second))
+    both = fmean(one * two for one, two in zip(first, second, strict=True))
+
+    def both_right(correlation: float) -> float:  # Plackett's integral
+        points = [(step + 0.5) / STEPS * correlation for step in range(STEPS)]
+        return NORMAL.cdf(h) * NORMAL.cdf(k) + correlation * fmean(density(r) for r in points)
+
+    def density(r: float) -> float:
+        rest = 1 - r * r
+        return math.exp(-(h * h - 2 * r * h * k + k * k) / (2 * rest)) / (2 * math.pi * math.sqrt(rest))
+
+    return find_crossing(both_right, both, -CLOSEST, CLOSEST)
 
 
 def of_pools(rows: Sequence[Mapping[str, Any]]) -> Judged:

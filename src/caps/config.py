@@ -326,7 +326,7 @@ class RunConfig:
     )
     calibrate: int | None = option(
         None,
-        "Fit the judge's accuracy, and with labels the strength of votes, on the first K cases.",
+        "Fit the judge's accuracy and the strength of votes on the labelled ones of the first K cases.",
         "calibrate",
         metavar="K",
     )

@@ -16,12 +16,15 @@ from models.server import StubServer
 from shell import caps
 
 
-def write_votes(path, count):
-    """Cases whose candidates give three answers: five, two and one of them; the first is judged best."""
+def write_votes(path, count, *, labels=True):
+    """Cases whose candidates give three answers: five, two and one of them; the first is right, and judged best."""
     rows = []
     for number in range(count):
         candidates = [
-            {"text": f"With quality={0.9 - 0.1 * i} I reckon \\boxed{{{answer}}}"}
+            {
+                "text": f"With quality={0.9 - 0.1 * i} I reckon \\boxed{{{answer}}}",
+                **({"correct": answer == 1} if labels else {}),
+            }
             for i, answer in enumerate([1, 1, 1, 1, 1, 2, 2, 3])
         ]
         rows.append(
@@ -52,13 +55,13 @@ def test_the_first_cases_are_asked_about_once_and_a_run_resumes_and_replays_with
     select, server, tmp_path
 ):
     cases, out = write_votes(tmp_path / "cases.jsonl", 14), tmp_path / "run"
-    words = ("--calibrate", 12, "--set", "e1_low=0.6", "--out", out)
+    words = ("--calibrate", 12, "--set", "e1_high=0.6", "--out", out)
     piped = select(*words, cases="-", stdin=cases.read_text())
     assert piped.returncode == 0, piped.stderr
-    assert "calibrated on 12 cases, by votes" in " ".join(piped.stderr.split())
+    assert "calibrated on 12 labelled cases: E1 right" in " ".join(piped.stderr.split())
     made, judge = json.loads((out / "run.json").read_text()), read_profile(out / "judge.json")
     assert made["config"]["settings"]["e2_high"] == judge.e2_high > 0.82
-    assert made["config"]["settings"]["e1_low"] == 0.6 != judge.e1_low
+    assert made["config"]["settings"]["e1_high"] == 0.6 != judge.e1_high
     assert made["calibration"]["cases"] == 12
     by_stage = {line["stage"]: line["calls"] for line in made["summary"]["by_stage"] if line["level"] == "E2"}
     assert by_stage["calibration"] == 12 * 4
@@ -72,6 +75,16 @@ def test_the_first_cases_are_asked_about_once_and_a_run_resumes_and_replays_with
     again = caps("replay", out)
     assert again.returncode == 0, again.stderr
     assert "14 cases replayed without a call, all as in the run" in again.stderr
+
+
+def test_without_labels_nothing_is_asked_for_it_and_a_line_says_what_it_needs(select, tmp_path):
+    cases, out = write_votes(tmp_path / "cases.jsonl", 12, labels=False), tmp_path / "run"
+    done = select("--calibrate", 12, "--out", out, cases=cases)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stderr.split())
+    assert "not calibrated: only 0 cases have labels (candidates[].correct)" in said
+    made = json.loads((out / "run.json").read_text())
+    assert "calibration" not in {line["stage"] for line in made["summary"]["by_stage"]}
 
 
 def test_a_budget_in_all_holds_for_both_steps_and_nothing_is_learnt_from_half_the_answers(

@@ -47,15 +47,16 @@ def test_a_judge_that_is_right_is_told_and_its_profile_goes_on_to_a_strategy(ser
     assert found["counts"] == {"pairs": 20, "cases": 20, "looks": 80, "beyond": 0, "unanswered": 0}
     for level in found["levels"].values():
         assert (level["accuracy"]["value"], level["standing"], level["flips"]["value"]) == (1, "above", 0)
-    assert 2 < found["settled_after"] < 20
     assert found["advice"]["use"]["tokens"] > 0
     assert found["advice"]["command"].startswith(f"caps select {cases} --strategy ")
     kept = json.loads(saved.read_text())
     assert (kept["model"], kept["counts"]["pairs"], kept["assumed"]) == (
         "m",
         20,
-        ["rated", "rating_spread", "shared"],
+        ["order_errors", "rated", "rating_spread", "repeats", "shared"],
     )
+    assert kept["intervals"]["E2"]["accuracy"] == [1, kept["intervals"]["E2"]["accuracy"][1], 1]
+    assert set(kept["intervals"]["E1"]) >= {"accuracy", "first_slot", "flips", "high"}
 
     asked = server.requests
     again = caps(*words)

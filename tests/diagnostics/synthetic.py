@@ -84,6 +84,6 @@ def observations_of(
 def _look(case, right, wrong, level, lean, sense, model, *, first):
     winner = "TIE" if abs(lean) < model.tie_band else "A" if lean > 0 else "B"
     return Observation(
-        case=case, one=right, other=wrong, level=level, first=first, sizes=(10, 20), clusters=("right", wrong),
+        case=case, one=right, other=wrong, level=level, first=first, sizes=(10, 20),
         verdict=verdict_of(winner, "HIGH" if sense > model.high_band else "LOW"),
     )  # fmt: skip

@@ -9,18 +9,16 @@ from caps.core.types import Level, Verdict
 from caps.judging.simulated import JudgeModel
 from caps.prompts.tags import verdict_of
 from caps.statistics import calibration
-from caps.statistics.estimates import jackknife, mean_estimate, student, wilson
+from caps.statistics.estimates import Estimate, jackknife, mean_estimate, student, wilson
 from caps.statistics.judge_errors import (
     accuracy,
     agreement,
     between_equals,
-    both_right,
     difference,
     flips,
     in_first_slot,
     longer,
     preferred,
-    repeats,
 )
 from caps.statistics.judge_measures import (
     StopRule,
@@ -29,7 +27,6 @@ from caps.statistics.judge_measures import (
     mixed,
     profile_of,
     profile_warnings,
-    run_sequence,
 )
 from caps.statistics.observations import Observation, Rated, complete
 from diagnostics.synthetic import observations_of
@@ -41,9 +38,8 @@ def make_observation(
     """A sure verdict for the right one, or the wrong one."""
     given = verdict or verdict_of("A" if right else "B", "HIGH")
     return Observation(
-        case=case, one=pair, other=10 + pair, level=level, first=first, verdict=given, sizes=sizes,
-        clusters=(pair, 10 + pair), **more,
-    )  # fmt: skip
+        case=case, one=pair, other=10 + pair, level=level, first=first, verdict=given, sizes=sizes, **more
+    )
 
 
 def test_every_case_counts_the_same_however_many_pairs_it_has():
@@ -150,77 +146,35 @@ def test_the_curve_sets_stated_probabilities_against_how_often_they_hold():
     assert calibration.curve([]) == ()
 
 
-def test_two_coins_are_right_together_as_plackett_says():
-    assert both_right(0, 0, 0.5) == pytest.approx(1 / 3, abs=1e-4)
-    assert both_right(0.3, -0.2, 0) == pytest.approx(0.6179 * 0.4207, abs=1e-4)
-
-
-@pytest.mark.parametrize(("noise", "share"), [(0.2, 0.0), (0.2, 0.9), (0.95, 0.0)])
-def test_errors_that_stay_with_a_candidate_or_an_answer_are_found(noise, share):
-    judge = JudgeModel(
-        accuracy=0.7, accuracy_partial=0.6, noise=noise, order_noise=0, hardness=0, shared_bias=share
-    )
-    found = repeats(observations_of(judge, 500, Random(3)))
-    assert found.own == pytest.approx((1 - noise) * (1 - share), abs=0.15)
-    assert found.shared == pytest.approx((1 - noise) * share, abs=0.15)
-
-
-def test_without_shared_candidates_nothing_is_said_of_repeating():
-    observations = [make_observation(case) for case in range(30)]
-    assert repeats(observations).own is None
-    profile, assumed = profile_of(observations, measure(observations, probabilities=False))
-    assert {"repeats", "shared"} <= set(assumed)
-    assert profile.e2_high > 0.9
-
-
 def test_a_profile_holds_what_was_seen():
     judge = JudgeModel(accuracy=0.8, accuracy_partial=0.65, position_bias=0.4)
     observations = observations_of(judge, 150, Random(1))
     profile, assumed = profile_of(observations, measure(observations, probabilities=False))
-    assert assumed == ("rated", "rating_spread")
+    assert assumed == ("order_errors", "rated", "rating_spread", "repeats", "shared")
     assert profile.e2_high > profile.e2_low > 0.5
     assert profile.e2_high > profile.e1_high
     assert profile.first_slot == pytest.approx(0.655, abs=0.04)
 
 
 def test_a_verdict_is_settled_when_its_interval_leaves_the_coin():
-    assert [classify(*bounds) for bounds in ((0.51, 0.9), (0.2, 0.49), (0.45, 0.58), (0.4, 0.7))] == [
+    intervals = ((0.51, 0.9), (0.2, 0.49), (0.45, 0.58), (0.4, 0.7))
+    assert [classify(Estimate(0.5, low, high, 30, 120)) for low, high in intervals] == [
         "above", "below", "chance", "undecided",
     ]  # fmt: skip
-    assert run_sequence([1.0] * 30, 0.025).settled_after < 12
-    assert run_sequence([1.0, 0.0] * 20, 0.025).settled_after is None
 
 
-def test_the_stop_rule_waits_for_both_levels_and_for_the_forecast():
+def test_the_stop_rule_waits_until_the_accuracy_at_full_views_is_known():
     rule = StopRule()
     for case in range(60):
-        rule.add([make_observation(case)])
-    assert not rule.settled, "nothing is known of partial views"
-    for case in range(20):
         rule.add([replace(make_observation(case), level=Level.PARTIAL)])
+    assert not rule.settled, "nothing is known of full views"
+    for case in range(60):
+        rule.add([make_observation(case)])
     assert rule.settled
     soon = StopRule()
     for case in range(20):
-        soon.add([make_observation(case), replace(make_observation(case), level=Level.PARTIAL)])
+        soon.add([make_observation(case)])
     assert not soon.settled, "told from chance, but the accuracy is not known well enough to forecast"
-
-
-def test_what_lasts_is_found_from_both_orders_where_no_candidate_repeats():
-    for model in (JudgeModel(accuracy=0.75, order_noise=0.08), JudgeModel(accuracy=0.75, order_noise=0.7)):
-        observations = [
-            one for one in observations_of(model, 600, Random(2)) if (one.one, one.other) == (0, 10)
-        ]
-        found = repeats(observations)
-        assert found.lasting == pytest.approx(model.lasting, abs=0.12)
-        assert found.shared is None
-
-
-def test_how_hard_a_case_is_and_a_pull_that_varies_are_told_from_what_candidates_keep():
-    model = JudgeModel(accuracy=0.7, accuracy_partial=0.7, hardness=0.3, order_noise=0.1, pull_spread=0.6)
-    found = repeats(observations_of(model, 600, Random(2)))
-    assert found.hardness == pytest.approx(0.3 / 1.36, abs=0.1)
-    assert found.slot == pytest.approx(0.36 / 1.36, abs=0.1)
-    assert found.lasting == pytest.approx(0.88 / 1.36, abs=0.12)
 
 
 def test_ratings_are_measured_by_how_often_the_right_one_is_rated_higher():
@@ -234,7 +188,6 @@ def test_ratings_are_measured_by_how_often_the_right_one_is_rated_higher():
 def test_a_profile_that_rests_on_little_says_so():
     few = measure([make_observation(case) for case in range(8)], probabilities=False)
     assert any("only 8 cases" in words for words in profile_warnings(few))
-    assert any("both orders" in words for words in profile_warnings(few))
     middling = [
         make_observation(case, verdict=Verdict(9, 3) if case % 4 else Verdict(3, 9)) for case in range(60)
     ]

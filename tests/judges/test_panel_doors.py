@@ -138,7 +138,7 @@ def test_judges_that_always_err_together_correlate_and_independent_ones_do_not()
             found.append(
                 Observation(
                     case=number, one=pairing.a, other=pairing.b, level=Level.FULL, first=True, verdict=verdict,
-                    sizes=(1, 1), clusters=(0, 1),
+                    sizes=(1, 1),
                 )
             )  # fmt: skip
         return found

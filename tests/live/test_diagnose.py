@@ -35,7 +35,8 @@ def test_the_embedded_model_is_not_told_from_a_coin(tmp_path):
     asked = asyncio.run(ask(Runner(config), schedule(list(subjects([SUM], make_prepare())), plan), plan))
     assert [obs.malformed for obs in asked.observations] == [False] * 4
     assert all(obs.tokens > 20 for obs in asked.observations)
-    full = measured_of(asked).levels["E2"]
+    measured = measured_of(asked)
+    full = measured.levels["E2"]
     assert full.accuracy.contains(0.5)
-    assert classify(full.bounds.low, full.bounds.high) in ("chance", "undecided")
-    assert not is_usable(full.bounds)
+    assert classify(full.accuracy) in ("chance", "undecided")
+    assert not is_usable(measured)

@@ -187,7 +187,7 @@ def diagnose(
     """Measure how accurate a judge is, and recommend a strategy.
 
     The judge compares pairs of a right and a wrong candidate, on partial and on full views and in both
-    orders, until both accuracies differ from chance and the forecast is settled, or --pairs are asked.
+    orders, until the accuracy on full views is known to --precision, or --pairs are asked.
     Replies are stored in the journal, where caps select finds them. Several --model, or several --simulate,
     are compared in one table. --set changes the simulated judge of --simulate: position_bias=0.3. Of a panel,
     every judge is asked everything: the panel, its cascade and each judge are compared on the same pairs.

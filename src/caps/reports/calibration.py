@@ -15,19 +15,15 @@ def calibration_text(calibration: Calibration) -> str:
     learned = calibration.learned
     if learned.silent is not None:
         return f"not calibrated: {learned.silent}; the assumed judge profile is used"
-    how = "by votes, since no candidate is labelled"
-    if calibration.labelled:
-        how = f"{calibration.labelled} of them labelled"
     votes = "".join(
         f", {name} {value:g}" for name, value in calibration.strengths.items() if name != "calibrated"
     )
-    return f"calibrated on {plural(learned.cases, 'case')}, {how}: {_profile_text(learned.profile)}{votes}"
+    return f"calibrated on {plural(learned.cases, 'labelled case')}: {_profile_text(learned.profile)}{votes}"
 
 
 def calibration_row(calibration: Calibration) -> dict[str, Any]:
     """Return the calibration for `run.json`; the profile is among the strategy settings."""
     return _counts(calibration) | {
-        "information": round(calibration.learned.information, 2),
         "assumed": list(calibration.learned.assumed),
         "silent": calibration.learned.silent,
         "strengths": dict(calibration.strengths),
@@ -54,6 +50,5 @@ def _profile_text(judge: JudgeProfile) -> str:
     return (
         f"E1 right {judge.e1_high:.0%} when HIGH and {judge.e1_low:.0%} when LOW, "
         f"E2 {judge.e2_high:.0%} and {judge.e2_low:.0%}; "
-        f"slot A gets {judge.first_slot:.0%} between equals; "
-        f"of its errors {judge.repeats:.0%} repeat with the candidate, {judge.shared:.0%} with the answer"
+        f"slot A gets {judge.first_slot:.0%} between equals"
     )

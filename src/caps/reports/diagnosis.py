@@ -37,11 +37,7 @@ def figures(measured: JudgeMeasures) -> Grid:
     at = measured.levels
     rows = [
         ("right pairs %", *(_share(at[level].accuracy) for level in LEVELS)),
-        ("  at every look %", *(_bounds(measured, level) for level in LEVELS)),
-        (
-            "verdict",
-            *(CLASS_NAMES[classify(at[level].bounds.low, at[level].bounds.high)] for level in LEVELS),
-        ),
+        ("verdict", *(CLASS_NAMES[classify(at[level].accuracy)] for level in LEVELS)),
         *_both(measured),
     ]
     return table("", ("", *LEVELS), rows)
@@ -128,37 +124,19 @@ def remarks(measured: JudgeMeasures, *, labelled: bool = True) -> list[str]:
         )
     if measured.longer is not None:
         said.append(f"the longer one would win {_share(measured.longer)} % of verdicts between equals")
-    if labelled:
-        said.append(_repeating(measured))
     if measured.rho is not None:
         said.append(f"rho, a call at E1 against one at E2: {measured.rho:.2f}")
     return said
 
 
-def _repeating(measured: JudgeMeasures) -> str:
-    found = measured.repeats
-    if found.own is None or found.lasting is None:
-        return f"whether errors repeat was not measured: only {found.links} pairs of verdicts say so"
-    shared = "unknown how much" if found.shared is None else f"{100 * found.shared:.0f} %"
-    return (
-        f"of what sways a verdict {100 * found.lasting:.0f} % lasts in both orders: {100 * found.own:.0f} % "
-        f"with the candidate, {shared} with its answer, {100 * found.hardness:.0f} % with the case (rough: "
-        f"from {number(found.links, 0)} pairs of verdicts)"
-    )
-
-
 def judged_words(measured: JudgeMeasures, *, pairs_most: int) -> list[str]:
     """The answer: is this judge good enough, and how sure is that?"""
     at = measured.levels
-    said = [describe_accuracy(level, at[level].accuracy, at[level].bounds) for level in ("E2", "E1")]
+    said = [describe_accuracy(level, at[level].accuracy) for level in ("E2", "E1")]
     count = f"{measured.pairs} pairs of {measured.cases} cases"
-    if measured.settled_after is not None:
-        said.append(f"{count}: both levels have their answer, wrong with a chance of at most 5 %")
-    else:
-        said.append(
-            f"{count} of at most {pairs_most} leave it open for one level at least: more pairs would tell"
-        )
-    return said
+    if any(classify(at[level].accuracy) == "undecided" for level in LEVELS):
+        count += f", at most {pairs_most}, leave it open for one level at least: more pairs would tell"
+    return [*said, f"{count}; intervals are 95 %"]
 
 
 def options_table(options: Sequence[Expected], chosen: Expected) -> Grid:
@@ -196,7 +174,6 @@ def comparison(rows: Sequence[Mapping[str, Any]]) -> Grid:
             f"±{50 * (row['accuracy']['E2']['high'] - row['accuracy']['E2']['low']):.0f}",
             percent(row["first_slot"]["E2"]["value"] if row["first_slot"]["E2"] else None),
             percent(row["flips"]["E2"]["value"] if row["flips"]["E2"] else None),
-            percent(row["lasting"]),
             " ".join([row["use"]["strategy"], *(f"{k}={v}" for k, v in row["use"]["settings"].items())]),
             percent(row["pass_at_1"], row["interval"]),
             number(row["tokens"], 0),
@@ -205,7 +182,7 @@ def comparison(rows: Sequence[Mapping[str, Any]]) -> Grid:
         for row in rows
     ]
     columns = (
-        "judge", "pairs", "right pairs E1 %", "E2 %", "95 %", "slot A %", "flips %", "lasting %", "use",
+        "judge", "pairs", "right pairs E1 %", "E2 %", "95 %", "slot A %", "flips %", "use",
         "Pass@1 % forecast", "tokens a case", "USD per 1,000 cases",
     )  # fmt: skip
     return table("judges on the same pairs; forecasts are simulated, with 90 % intervals", columns, cells)
@@ -225,7 +202,7 @@ def paper_measure(options: Sequence[Expected]) -> str | None:
 
 def advice_words(measured: JudgeMeasures, chosen: Expected) -> list[str]:
     """What to run, and why."""
-    if not is_usable(measured.levels["E2"].bounds):
+    if not is_usable(measured):
         why = "do not let this judge choose: at full evidence it is not shown to beat a coin"
         return [why, f"use {chosen.strategy}, which asks no judge; the rule: {RULE}"]
     return [
@@ -258,15 +235,10 @@ def _points(found: Estimate) -> str:
     return f"{100 * found.value:+.1f} [{100 * found.low:+.1f}, {100 * found.high:+.1f}] points"
 
 
-def _bounds(measured: JudgeMeasures, level: str) -> str:
-    bounds = measured.levels[level].bounds
-    return f"[{100 * bounds.low:.1f}, {100 * bounds.high:.1f}]"
-
-
 # A diagnosis as JSON: printed in full, or kept as a judge's profile.
 
 
-NEEDS_LABELS = ("accuracy", "bounds", "standing", "brier", "calibration_error", "curve")
+NEEDS_LABELS = ("accuracy", "standing", "brier", "calibration_error", "curve")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,7 +303,6 @@ def comparison_rows(found: Sequence[tuple[Conclusion, DiagnosisRun, JudgeLabel]]
                     level: asdict(slot) if (slot := at[level].first_slot) else None for level in at
                 },
                 "flips": {level: asdict(flips) if (flips := at[level].flips) else None for level in at},
-                "lasting": one.measured.repeats.lasting,
                 "use": {"strategy": chosen.strategy, "settings": dict(chosen.settings)},
                 "pass_at_1": chosen.pass_at_1,
                 "interval": chosen.interval,
@@ -350,8 +321,7 @@ def proxy_row(measured: JudgeMeasures, asked: DiagnosisRun) -> dict[str, Any]:
         for name in NEEDS_LABELS:
             level.pop(name)
         level["confidence"] = {"sure": level["confidence"]["sure"]}
-    for name in ("difference", "repeats", "settled_after"):
-        row.pop(name)
+    row.pop("difference")
     counts = _counts(measured, asked)
     return {"proxy": "agreement of E1 with E2; not an accuracy", "counts": counts, **row}
 
@@ -360,13 +330,6 @@ def kept_row(
     found: Conclusion, asked: DiagnosisRun, judge: JudgeLabel, *, date: str, seed: int
 ) -> dict[str, Any]:
     """The profile as a file keeps it."""
-    intervals = {
-        level: {
-            "accuracy": [one.accuracy.value, one.accuracy.low, one.accuracy.high],
-            "at_every_look": [one.bounds.low, one.bounds.high],
-        }
-        for level, one in found.measured.levels.items()
-    }
     about = {
         "source": judge.source,
         "model": judge.model,
@@ -375,11 +338,31 @@ def kept_row(
         "date": date,
         "seed": seed,
         "counts": _counts(found.measured, asked),
-        "intervals": intervals,
+        "intervals": _intervals(found.measured),
         "assumed": list(found.assumed),
         "warnings": list(found.warnings),
     }
     return profile_row(found.profile, about)
+
+
+def _intervals(measured: JudgeMeasures) -> dict[str, dict[str, list[float]]]:
+    """Every figure of a profile with its 95 % interval, by level; ratings are of full views."""
+    figures = {
+        level: {
+            "accuracy": one.accuracy,
+            "first_slot": one.first_slot,
+            "flips": one.flips,
+            "high": one.confidence.high,
+            "low": one.confidence.low,
+        }
+        for level, one in measured.levels.items()
+    }
+    if measured.ratings is not None:
+        figures["E2"]["rated"] = measured.ratings.accuracy
+    return {
+        level: {name: [one.value, one.low, one.high] for name, one in row.items() if one is not None}
+        for level, row in figures.items()
+    }
 
 
 def _counts(measured: JudgeMeasures, asked: DiagnosisRun) -> dict[str, int]:
@@ -395,6 +378,5 @@ def _counts(measured: JudgeMeasures, asked: DiagnosisRun) -> dict[str, int]:
 def _figures(measured: JudgeMeasures) -> dict[str, Any]:
     row = asdict(measured)
     for name, level in row["levels"].items():
-        bounds = measured.levels[name].bounds
-        level["standing"] = classify(bounds.low, bounds.high)
+        level["standing"] = classify(measured.levels[name].accuracy)
     return row

@@ -300,7 +300,7 @@ def _cards(measured: JudgeMeasures, found: Conclusion) -> Node:
     shown = []
     for level in ("E2", "E1"):
         one = measured.levels[level]
-        word = CLASS_NAMES[classify(one.bounds.low, one.bounds.high)]
+        word = CLASS_NAMES[classify(one.accuracy)]
         low, high = percent(one.accuracy.low), percent(one.accuracy.high)
         about = f"{SEEN[level]}: {word}. 95 % interval {low} to {high}."
         shown.append(card(f"{percent(one.accuracy.value)} %", "of pairs right", about))

@@ -27,7 +27,6 @@ class Observation:
     first: bool  # `one` was in slot A
     verdict: Verdict
     sizes: tuple[int, int]
-    clusters: tuple[str | int, str | int]
     malformed: bool = False
     attempts: int = 1
     tokens: int = 0

@@ -262,9 +262,7 @@ def conclude(
         uncertainty=uncertainty_of(measured),
         report=report,
     )
-    chosen = advise(
-        options, usable=is_usable(measured.levels["E2"].bounds), tested=has_tests(one.case for one in found)
-    )
+    chosen = advise(options, usable=is_usable(measured), tested=has_tests(one.case for one in found))
     return Conclusion(
         measured=measured,
         profile=profile,

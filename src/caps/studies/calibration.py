@@ -13,7 +13,6 @@ from caps.core.types import Case, Entrant, Level, Pairing, Selection, Verdict
 from caps.costs.ledger import Ledger
 from caps.engines.base import EXHAUSTED, Engine, Outcome, PerCase, in_order
 from caps.judging.profiles import NAMES, profile_fields, with_profile
-from caps.statistics.judge_errors import WeightedObservation
 from caps.statistics.judge_measures import Learned, learn
 from caps.statistics.observations import (
     Ballot,
@@ -26,12 +25,10 @@ from caps.strategies.belief import votes_for
 from caps.strategies.dedup import clusters, middling
 from caps.strategies.posterior import Posterior, beliefs, surer_in_pool_of
 
-# The questions of a calibration: a few pairs per case, all chosen before any reply
+# The questions of a calibration: a few pairs of a right and a wrong candidate per case
 #
-# The most probable answer is compared with the next, as in `posterior`, in both orders and at both levels.
-# This shows how often the judge agrees with the prior, how far slot A pulls, and which errors repeat. Other
-# members of these answers are compared for errors that an answer shares, and the most probable answer is
-# compared with a third. With labels, right candidates are compared with wrong ones.
+# They are chosen before any reply and asked at both levels, the first of them in both orders. This shows how
+# often the judge is right, and how far slot A pulls.
 
 
 LEVELS = (Level.PARTIAL, Level.FULL)
@@ -58,7 +55,7 @@ class Probe:
         return Selection(order[0], order)
 
     def _answers(self, entrants: Sequence[Entrant], luck: Mapping[int, float]) -> list[list[int]]:
-        """Members of the answers to ask about, likeliest first; with labels a right one, then wrong ones."""
+        """Right members of an answer, then wrong ones of others, likeliest first; nothing without both."""
         odds = beliefs(self.believer, entrants, ())[0]
         members = [middling(group, luck) for group in clusters(entrants)]
         members.sort(key=lambda ids: (-round(odds[ids[0]], 9), luck[ids[0]]))
@@ -68,33 +65,30 @@ class Probe:
             wrong = [own for ids in others if (own := [one for one in ids if self.labels[one] is False])]
             if right and wrong:
                 return [right, *wrong]
-        return members
+        return []
 
 
-def weigh_observations(
+def observations_of(
     probe: Probe, entrants: Sequence[Entrant], asked: Sequence[tuple[Pairing, Verdict]], case: int
-) -> list[WeightedObservation]:
-    """Verdicts on a probe's pairs, seen from its first answer, each with its prior probabilities."""
+) -> list[Observation]:
+    """Verdicts on a probe's pairs, seen from the right candidate."""
     sizes = {one.id: one.sizes for one in entrants}
-    answer = {one.id: one.id if one.signature is None else one.signature for one in entrants}
-    odds = _Odds(probe, entrants)
-    found = []
+    observations = []
     for ask, verdict in asked:
-        first = answer[ask.a] == answer[asked[0][0].a]
-        one, other = (ask.a, ask.b) if first else (ask.b, ask.a)
-        obs = Observation(
-            case=case,
-            one=one,
-            other=other,
-            level=ask.level,
-            first=first,
-            verdict=verdict if first else verdict.swapped(),
-            sizes=(sizes[one][ask.level], sizes[other][ask.level]),
-            clusters=(answer[one], answer[other]),
+        first = probe.labels[ask.a] is True
+        right, wrong = (ask.a, ask.b) if first else (ask.b, ask.a)
+        observations.append(
+            Observation(
+                case=case,
+                one=right,
+                other=wrong,
+                level=ask.level,
+                first=first,
+                verdict=verdict if first else verdict.swapped(),
+                sizes=(sizes[right][ask.level], sizes[wrong][ask.level]),
+            )
         )
-        known = None not in (probe.labels[one], probe.labels[other])
-        found.append(WeightedObservation(obs, odds.alone(one, other), odds.alone(other, one), known=known))
-    return found
+    return observations
 
 
 def ballot_of(probe: Probe, entrants: Sequence[Entrant]) -> Ballot | None:
@@ -109,24 +103,6 @@ def ballot_of(probe: Probe, entrants: Sequence[Entrant]) -> Ballot | None:
     votes = tuple(map(votes_for, groups))
     surer = 0.0 if plain.several(groups) else surer_in_pool_of(sum(votes))
     return Ballot(votes, tuple(x + surer for x in besides), right, feature)
-
-
-class _Odds:
-    """Probabilities that candidates are right: from labels, or prior to any verdict."""
-
-    def __init__(self, probe: Probe, entrants: Sequence[Entrant]) -> None:
-        self._labels, self._believed = probe.labels, beliefs(probe.believer, entrants, ())[0]
-        total = sum(self._believed[group[0].id] for group in clusters(entrants))
-        self._one_at_most = total <= 1 + 1e-6
-
-    def alone(self, one: int, other: int) -> float:
-        """Probability that only `one` is right."""
-        known = self._labels[one], self._labels[other]
-        p, q = (
-            self._believed[each] if label is None else float(label)
-            for each, label in zip((one, other), known, strict=True)
-        )
-        return p if self._one_at_most and known == (None, None) else p * (1 - q)
 
 
 def _pairs(answers: Sequence[Sequence[int]], *, flip: bool) -> Iterator[tuple[int, int]]:
@@ -250,14 +226,11 @@ def conclude(
         fitted = (votes, nobody, fit_loose_odds(ballots[True], believer.loose_votes, alone))
         found |= dict(zip((*STRENGTHS, "loose_odds"), (round(x, 4) for x in fitted), strict=True))
         found |= {"calibrated": True}
-    wiser = replace(cast(Any, believer), **found)
-    weighted = [
-        obs
-        for one in probed
-        for obs in weigh_observations(replace(one.probe, believer=wiser), one.entrants, one.asked, one.number)
+    observations = [
+        obs for one in probed for obs in observations_of(one.probe, one.entrants, one.asked, one.number)
     ]
     labelled = sum(any(label is not None for label in one.probe.labels) for one in probed)
-    return Calibration(learned=learn(weighted, _assumed(believer)), strengths=found, labelled=labelled)
+    return Calibration(learned=learn(observations, _assumed(believer)), strengths=found, labelled=labelled)
 
 
 def _ballots(probed: Sequence[ProbedCase], believer: Posterior) -> tuple[list[Ballot], list[Ballot]]:

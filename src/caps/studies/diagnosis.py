@@ -1,6 +1,5 @@
 """Diagnosis of a judge: choose pairs and have them judged until its quality is known."""
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -360,7 +359,6 @@ def _observation(subject: Subject, pairing: Pairing, verdict: Verdict) -> Observ
         first=first,
         verdict=verdict if first else verdict.swapped(),
         sizes=sizes,
-        clusters=(one.signature or one.id, other.signature or other.id),
         tokens=subject.pool.overhead + sum(sizes),
     )
 
@@ -370,17 +368,15 @@ def _observation(subject: Subject, pairing: Pairing, verdict: Verdict) -> Observ
 
 NORMAL = NormalDist()
 WIDEST = 4.0
-MOST_SLOT = 0.8  # of the variance
 
 
 def fitted(measured: JudgeMeasures) -> JudgeModel:
-    """A model with the measured accuracy and pull at each level, ties, confidence and repeated errors.
+    """A model with the measured accuracy and pull at each level, ties and confidence.
 
     Both levels share the two bands. Fields that were not measured keep their defaults.
     """
     at_partial, at_full = measured.levels["E1"], measured.levels["E2"]
     model = JudgeModel(accuracy=cautious(at_full.accuracy), accuracy_partial=cautious(at_partial.accuracy))
-    model = _with_repeats(model, measured)
     model = replace(
         model,
         position_bias=_pull(at_full, model, Level.FULL),
@@ -398,28 +394,6 @@ def fitted(measured: JudgeMeasures) -> JudgeModel:
 def cautious(found: Estimate) -> float:
     """An accuracy with one right and one wrong case added (Laplace smoothing)."""
     return _inside((found.value * found.cases + 1) / (found.cases + 2))
-
-
-def _with_repeats(model: JudgeModel, measured: JudgeMeasures) -> JudgeModel:
-    found = measured.repeats
-    slot = min(MOST_SLOT, found.slot)
-    whole = 1 / (1 - slot)  # measured shares are of the whole variance, those of the model exclude the slot's
-    if found.lasting is not None:
-        lasting, hardness = min(1.0, found.lasting * whole), min(1.0, found.hardness * whole)
-        noise = min(model.noise, 1 - lasting)
-        of_candidates = (found.own or 0.0) + (found.shared or 0.0)
-        model = replace(
-            model,
-            noise=noise,
-            order_noise=max(0.0, 1 - lasting - noise),
-            hardness=min(hardness, lasting),
-            pull_spread=math.sqrt(slot * whole),
-            shared_bias=(found.shared or 0.0) / of_candidates if of_candidates else 0.0,
-        )
-    if found.carried is not None:
-        kept = (1 - model.noise + model.pull_spread**2) / model.spread**2
-        model = replace(model, carried=min(1.0, found.carried / kept))
-    return model
 
 
 def _pull(at_level: LevelMeasures, model: JudgeModel, level: Level) -> float:
