@@ -42,8 +42,8 @@ docs: $(VENV)/.dev       ## Write the command reference from the program, and th
 	$(MKDOCS) build
 
 golden: $(VENV)/.dev     ## Record golden transcripts and outputs anew (say why in the commit)
-	$(BIN)/python tests/golden/record.py
-	$(BIN)/python tests/recorded/record.py
+	PYTHONPATH=tests $(BIN)/python tests/golden/record.py
+	PYTHONPATH=tests $(BIN)/python tests/recorded/record.py
 
 bench: $(VENV)/.dev      ## Ratios measured on this machine
 	$(BIN)/python benchmarks/contest.py
@@ -76,10 +76,10 @@ clients: $(VENV)/.dev    ## The clients people use in front of caps serve (netwo
 	$(BIN)/python scripts/clients.py --into docs/howto/clients.md
 
 fuzz: $(VENV)/.dev       ## Malformed requests of every API to a running caps serve, for some minutes (network)
-	$(BIN)/python scripts/fuzz_server.py
+	PYTHONPATH=tests $(BIN)/python scripts/fuzz_server.py
 
 integrations: $(VENV)/.dev  ## Every integration with the real tool, each in an environment of its own (network)
-	$(BIN)/python scripts/check_integrations.py
+	PYTHONPATH=benchmarks $(BIN)/python scripts/check_integrations.py
 
 container: $(VENV)/.dev  ## Build the container with podman and run it read-only, not as root (podman, network)
 	$(BIN)/python scripts/check_container.py

@@ -109,8 +109,7 @@ def engine(_: argparse.Namespace) -> dict[str, float]:
 
 def preparation(_: argparse.Namespace) -> dict[str, float]:
     """Milliseconds of a case."""
-    sys.path.insert(0, str(HERE / "peers"))
-    from pools import marked_cases
+    from peers.pools import marked_cases
 
     from caps.building import make_prepare
 

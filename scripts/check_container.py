@@ -18,6 +18,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from caps.testing import ScriptedEndpoint, asked, upstream
+
 ROOT = Path(__file__).parents[1]
 BASE, DEBIAN, IMAGE = "python:3.12-slim", "localhost/caps-base:debian", "localhost/caps-check"
 SUITE = "bookworm"
@@ -146,15 +148,11 @@ def fetch_packages(into: Path) -> None:
 
 def serve(engine: tuple[str, ...]) -> None:
     """Run the server of the image in front of a stub: probes, an answer, an outage, and its end."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    from models.server import StubServer  # noqa: PLC0415
-    from server.serving import asked, upstream  # noqa: PLC0415
-
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url, key = f"http://127.0.0.1:{port}", "sk-container"
     settings = ("--env", f"CAPS_SERVER_API_KEY={key}", "--name", "caps-check", "--replace", "--detach")
-    with StubServer(upstream, models=("m",)) as stub, ExitStack() as stack:
+    with ScriptedEndpoint(upstream, models=("m",)) as stub, ExitStack() as stack:
         podman(*engine, *run_words(), *settings, IMAGE, "--port", str(port), "--base-url", stub.url)
         stack.callback(podman, *engine, "rm", "--force", "caps-check", check=False)
         wait_for(f"{url}/live")

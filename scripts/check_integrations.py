@@ -26,17 +26,20 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from check_wheel import build
+from peers.tables import insert
+
+from caps.testing import (
+    Reply,
+    ScriptedEndpoint,
+    Status,
+    better_quality_wins,
+    count_tokens,
+    running,
+)
+
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples" / "integrations"
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "scripts"), str(ROOT / "benchmarks")]
-
-from check_wheel import build  # noqa: E402
-from peers.tables import insert  # noqa: E402
-
-from judging import better_quality_wins  # noqa: E402
-from models.server import Reply, Status, StubServer, count_tokens  # noqa: E402
-from server.serving import running  # noqa: E402
-
 ANSWERS = [(401, 0.3), (381, 0.2), (391, 0.9), (291, 0.4)]  # with what the judge thinks of them
 EXPIRED = "the key of the judge has expired"
 REFUSED = "rejected the key"  # what `caps serve` says then
@@ -203,7 +206,7 @@ def main() -> int:
     given = options.parse_args()
     stub = Stub()
     if given.serve:
-        with StubServer(stub, models=("m",), port=8899) as server:
+        with ScriptedEndpoint(stub, models=("m",), port=8899) as server:
             print(server.url, flush=True)
             threading.Event().wait()
     unknown = set(given.only or ()) - {one.name for one in TOOLS}
@@ -213,7 +216,7 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="caps-tools-") as scratch,
         nullcontext(given.folder) if given.folder else nullcontext(Path(scratch)) as folder,
-        StubServer(stub, models=("m",)) as server,
+        ScriptedEndpoint(stub, models=("m",)) as server,
     ):
         folder.mkdir(parents=True, exist_ok=True)
         wheel = build(Path(scratch))

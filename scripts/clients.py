@@ -14,6 +14,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from caps.testing import Reply, ScriptedEndpoint, is_judge, running, upstream
+
 HERE = Path(__file__).parent
 PACKAGES = {  # what is installed for each client
     "openai": ["openai"],
@@ -30,9 +32,6 @@ BEGIN, END = "<!-- clients -->", "<!-- end of clients -->"
 
 def behave(body: dict[str, Any], number: int) -> Any:
     """Judge, call the first tool, fill in a form, or answer, as the request asks for."""
-    from models.server import Reply  # noqa: PLC0415
-    from server.serving import is_judge, upstream  # noqa: PLC0415
-
     if is_judge(body):
         return upstream(body, number)
     tools = body.get("tools")
@@ -95,14 +94,10 @@ def main() -> int:
     parser.add_argument("--environments", type=Path, help="keep the environments in this folder")
     parser.add_argument("--into", type=Path, metavar="PAGE", help="write the table into a page, too")
     given = parser.parse_args()
-    sys.path.insert(0, str(HERE.parent / "tests"))
-    from models.server import StubServer  # noqa: PLC0415
-    from server.serving import running  # noqa: PLC0415
-
     found = {}
     with (
         tempfile.TemporaryDirectory() as folder,
-        StubServer(behave, models=("m",)) as stub,
+        ScriptedEndpoint(behave, models=("m",)) as stub,
         running(stub.url, "--samples", 3, "--heartbeat", 0.05, CAPS_SERVER_API_KEY=KEY) as serving,
     ):
         # What the server logs is read and dropped: a full pipe would stop it.

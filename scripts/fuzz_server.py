@@ -21,6 +21,9 @@ from typing import Any
 
 import aiohttp
 
+from caps.testing import ManyApis, Raw, running
+from server.fuzzing import APIS
+
 HERE = Path(__file__).parent
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
@@ -77,14 +80,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=300, help="of schemathesis; 0 leaves it out")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    sys.path.insert(0, str(HERE.parent / "tests"))
-    from models.server import Raw  # noqa: PLC0415
-    from server.fuzzing import APIS  # noqa: PLC0415
-    from server.serving import OtherApis, running  # noqa: PLC0415
-
     reply = json.dumps({"choices": [{"message": {"content": "same"}}]}).encode()
     words = ("--model", "m", "--samples", 2, "--max-connections", 64)
-    with OtherApis([Raw(reply)], models=("m",)) as stub, running(stub.url, "--keep-going", *words) as serving:
+    with ManyApis([Raw(reply)], models=("m",)) as stub, running(stub.url, "--keep-going", *words) as serving:
         address = serving.url.removesuffix("/v1")
         # What the server logs is read and dropped: a full pipe would stop it.
         threading.Thread(target=deque, args=(serving.process.stderr, 0), daemon=True).start()

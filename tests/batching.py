@@ -15,8 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
-from judging import better_quality_wins
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
 
 EXPIRED, GARBAGE, DROPPED = "expired", "garbage", "dropped"
 Fate = Callable[[dict, int], Any]
@@ -52,7 +51,7 @@ def result_lines(requests: str, fate: Fate = by_quality, start: int = 0) -> tupl
     return output, errors
 
 
-class BatchServer(StubServer):
+class BatchServer(ScriptedEndpoint):
     """Chat completions (for the canary) and a Batch API; a batch is done after so many looks at it."""
 
     def __init__(self, fate: Fate = by_quality, *, looks: int = 1, **more: Any) -> None:

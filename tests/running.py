@@ -11,7 +11,7 @@ from caps.datasets.imports import open_cases
 from caps.models.base import Completion, ConnectOptions, Request
 from caps.models.scripted import ScriptedModel
 from caps.runner import Runner
-from judging import better_quality_wins
+from caps.testing import better_quality_wins
 
 REPLY: list[Callable[[Request], str]] = []
 

@@ -4,14 +4,13 @@ import pytest
 
 from caps import Caps, Case, select, select_sync
 from caps.core.errors import CapsError, UnreachableError
-from judging import better_quality_wins
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
 
 CASE = Case.of("What is it?", [f"quality={q} \\boxed{{{q}}}" for q in (0.1, 0.9, 0.4, 0.3)], domain="math")
 
 
 def test_one_case_one_call():
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         best = asyncio.run(select(CASE, model="stub", base_url=server.url, strategy=Caps(finalists=2)))
     assert best.winner == 1
     assert best.text.startswith("quality=0.9")
@@ -20,7 +19,7 @@ def test_one_case_one_call():
 
 
 def test_it_works_without_await_and_inside_a_running_loop():
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         assert select_sync(CASE, model="stub", base_url=server.url).winner == 1
 
         async def notebook():
@@ -30,7 +29,7 @@ def test_it_works_without_await_and_inside_a_running_loop():
 
 
 def test_with_a_journal_nothing_is_paid_twice(tmp_path):
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         settings = {"model": "stub", "base_url": server.url, "journal": tmp_path / "j.sqlite"}
         select_sync(CASE, **settings)
         asked = server.requests
@@ -41,7 +40,7 @@ def test_with_a_journal_nothing_is_paid_twice(tmp_path):
 def test_what_goes_wrong_is_raised_also_out_of_a_running_loop():
     with pytest.raises(CapsError, match="none of its"):
         select_sync(CASE, model="m", base_url="http://127.0.0.1:9/v1")
-    with StubServer([Reply("OK"), Status(400, "no")]) as server, pytest.raises(CapsError):
+    with ScriptedEndpoint([Reply("OK"), Status(400, "no")]) as server, pytest.raises(CapsError):
         select_sync(CASE, model="m", base_url=server.url, confidence="auto")
 
     async def notebook():

@@ -11,8 +11,7 @@ import pytest
 import caps
 from caps.api import BestOptions, ManyOptions, ModelOptions, SolveOptions
 from caps.config import options
-from judging import better_quality_wins, cases, write_cases
-from models.server import Status, StubServer
+from caps.testing import ScriptedEndpoint, Status, better_quality_wins, cases, write_cases
 from shell import caps as command
 from shell import json_lines
 
@@ -28,7 +27,7 @@ def bare_environment(monkeypatch):
 
 @pytest.fixture
 def server():
-    with StubServer(better_quality_wins) as running:
+    with ScriptedEndpoint(better_quality_wins) as running:
         yield running
 
 
@@ -233,14 +232,14 @@ def test_something_else_than_several_cases_is_refused():
 def test_a_key_that_is_refused_is_raised_and_one_refused_later_loses_no_result():
     made = cases(6)
     where = {"model": "stub", "connections": 1}
-    with StubServer(lambda *_: Status(401, "no")) as server, pytest.raises(caps.ModelError):
+    with ScriptedEndpoint(lambda *_: Status(401, "no")) as server, pytest.raises(caps.ModelError):
         caps.select_many_sync(made, base_url=server.url, **where)
     ends = 40
 
     def then_refused(body, number):
         return better_quality_wins(body) if number < ends else Status(401, "no")
 
-    with StubServer(then_refused) as server:
+    with ScriptedEndpoint(then_refused) as server:
         results = caps.select_many_sync(iter(made), base_url=server.url, **where)
     assert len(results) == len(made)
     assert results[0].error is None

@@ -12,8 +12,7 @@ import time
 import pytest
 
 import caps
-from judging import cases
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint, cases
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +103,7 @@ def test_every_sync_function_works_inside_a_running_loop(call):
         return Reply(f"with quality={0.1 + 0.2 * number:.1f}, that it is \\boxed{{{number}}}")
 
     async def notebook():
-        with StubServer(answer) as server:
+        with ScriptedEndpoint(answer) as server:
             return {
                 "select": lambda: caps.select_sync(case, judge=Better()).correct,
                 "best": lambda: caps.best_sync("?", texts, judge=Better(), domain="math").text == texts[best],
@@ -129,7 +128,7 @@ def test_solve_takes_a_function_as_the_judge_and_asks_the_model_for_answers_only
         return Reply(f"with quality={0.1 + 0.2 * number:.1f}, that it is \\boxed{{{number}}}")
 
     judge = Better()
-    with StubServer(answer) as server:
+    with ScriptedEndpoint(answer) as server:
         found = caps.solve_sync("What is it?", n=4, model="m", base_url=server.url, judge=judge)
         assert server.requests == 4
     assert solved(found)
@@ -140,7 +139,7 @@ def test_solve_takes_a_function_as_the_judge_and_asks_the_model_for_answers_only
 
 def test_solve_whose_judge_fails_says_why():
     with (
-        StubServer(lambda _, number: Reply(f"\\boxed{{{number}}}")) as server,
+        ScriptedEndpoint(lambda _, number: Reply(f"\\boxed{{{number}}}")) as server,
         pytest.raises(caps.CapsError, match="RuntimeError: the judge broke"),
     ):
         caps.solve_sync(
@@ -220,7 +219,7 @@ def test_the_cycle_collector_is_set_back_after_a_call_also_after_a_failure():
     caps.select_many_sync(cases(2), judge=judge)
     assert seen[0][0] > before[0]
     assert gc.get_threshold() == before
-    with StubServer(lambda *_: Reply("nonsense")) as server:
+    with ScriptedEndpoint(lambda *_: Reply("nonsense")) as server:
         results = caps.select_many_sync(
             cases(1), model="m", base_url=server.url, strategy="knockout", max_tokens=16, keep_going=True
         )

@@ -12,8 +12,7 @@ from caps.config_sources import read_config_file
 from caps.core.errors import InputError, SettingError
 from caps.runner import Runner
 from caps.runs.run_file import RunFile, read_run_file
-from judging import better_quality_wins, write_cases
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint, better_quality_wins, write_cases
 from shell import caps, json_lines
 
 WORDS = st.text("abcdefgh", min_size=1, max_size=8)
@@ -155,7 +154,7 @@ def test_harmless_settings_of_the_working_directory_hold_and_are_reported(tmp_pa
     monkeypatch.chdir(tmp_path)
     cases = write_cases(tmp_path / "cases.jsonl", 1, n=6)
     (tmp_path / "caps.toml").write_text('strategy = "caps"\nset = {finalists = 2}\nsamples = 3\n')
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         done = caps("select", cases, "--model", "m", "--base-url", server.url, "--no-journal", "--seed", 3)
     (line,) = json_lines(done)
     assert (line["strategy"], len(line["finalists"]), line["seed"]) == ("caps", 2, 3)
@@ -182,7 +181,7 @@ def test_failing_programs_are_left_out_only_where_that_is_asked_for_and_the_resu
         ],
     }
     (tmp_path / "cases.jsonl").write_text(json.dumps(row) + "\n")
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         where = ("--model", "m", "--base-url", server.url, "--no-journal", "--strategy", "caps-r", "--quiet")
         (published,) = json_lines(caps("select", tmp_path / "cases.jsonl", *where))
         (skipping,) = json_lines(caps("select", tmp_path / "cases.jsonl", *where, "--skip-failing"))
@@ -229,7 +228,7 @@ def test_what_is_no_setting_of_a_run_is_not_for_a_found_file_to_set(line, tmp_pa
 def test_the_variable_that_is_named_holds_the_key_whatever_else_is_set(tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 1, n=3)
     other = {"OPENAI_API_KEY": "sk-of-openai", "CAPS_API_KEY": "sk-usual", "MY_KEY": "sk-mine"}
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         where = ("--model", "m", "--base-url", server.url, "--no-journal", "--quiet")
         for words, key in (
             (("--api-key-env", "MY_KEY"), "sk-mine"),
@@ -250,7 +249,7 @@ def test_the_variable_that_is_named_holds_the_key_whatever_else_is_set(tmp_path)
 
 def test_a_run_that_left_out_failing_programs_is_replayed_with_a_strategy_that_cannot(tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 2, n=4)
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         done = caps(
             "select", cases, "--model", "m", "--base-url", server.url, "--journal", tmp_path / "j", "--strategy",
             "caps-r", "--skip-failing", "--out", tmp_path / "run", "--quiet",

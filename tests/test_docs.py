@@ -13,8 +13,8 @@ import pytest
 
 from batching import BatchServer
 from caps.evidence import domains
+from caps.testing import running
 from models.reward_server import RewardServer
-from server.serving import running
 from shell import caps, caps_json
 
 ROOT = Path(__file__).parents[1]

@@ -19,7 +19,7 @@ from caps.doctor import (
 )
 from caps.models.discovery import ServerAddress
 from caps.models.weights import cached_path
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint
 from shell import caps, installed
 
 
@@ -52,7 +52,7 @@ def test_weights_are_whole_or_missing_or_damaged(tmp_path):
 
 
 def test_an_endpoint_is_asked_for_its_models_and_nothing_that_costs():
-    with StubServer(models=("a", "b")) as server:
+    with ScriptedEndpoint(models=("a", "b")) as server:
         place = ServerAddress("CAPS_BASE_URL", server.url)
         assert check_endpoint(place, "b").state == "ok"
         assert "serves 2 models" in check_endpoint(place).found
@@ -107,7 +107,7 @@ def test_endpoints_of_the_environment_keep_their_own_keys(variables, expected, m
 
 
 def test_the_commands_print_what_was_found_and_fail_for_what_is_broken(tmp_path):
-    with StubServer(models=("a",)) as server:
+    with ScriptedEndpoint(models=("a",)) as server:
         fine = {"CAPS_BASE_URL": server.url, "CAPS_JOURNAL": str(tmp_path / "j"), "CAPS_API_KEY": "sk-secret"}
         listed = caps("list", "models", "--json", **fine)
     rows = json.loads(listed.stdout)

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import caps as api
 from caps.datasets.case_files import parse_case
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, is_judge
 from cli.test_batch import batch, provide, written
-from judging import better_quality_wins
-from models.server import Reply, StubServer
-from server.serving import inside, is_judge
+from server.serving import inside
 from shell import caps, json_lines
 
 QUESTION = "What is one half?"
@@ -188,7 +187,7 @@ DOORS = {
 def played(contest: Contest, folder: Path, door: str) -> dict:
     contest.folder = folder / door.replace("/", "_")
     contest.folder.mkdir(parents=True)
-    with StubServer(contest.reply) as server:
+    with ScriptedEndpoint(contest.reply) as server:
         contest.url = server.url
         return DOORS[door](contest)
 
@@ -234,7 +233,7 @@ def test_random_settings_and_candidates_give_the_same_choice_everywhere(contest,
 def test_workers_of_a_cluster_choose_as_caps_select_does(tmp_path):
     contest = Contest()
     wanted = played(contest, tmp_path, "select")
-    with StubServer(contest.reply) as server:
+    with ScriptedEndpoint(contest.reply) as server:
         contest.url = server.url
         words = (
             *contest.endpoint,
@@ -267,7 +266,7 @@ def test_programs_are_run_by_the_server_only_where_its_operator_allows_a_sandbox
     async def ask(app):
         return await app("POST", "/v1/select", row)
 
-    with StubServer(Contest().reply) as server:
+    with ScriptedEndpoint(Contest().reply) as server:
         never = inside(server.url, ask).json
         allowed = inside(server.url, ask, config_={"sandbox": "auto"}).json
     assert ("tests_passed" in never, never["winner"]) == (False, 1)

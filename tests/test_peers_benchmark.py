@@ -1,10 +1,9 @@
 """The endpoint of the benchmark against other tools counts everyone by one rule, and everyone can read it."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
+from peers import answers, endpoint, pools
 
 from caps.building import load_templates, make_prepare
 from caps.core.types import Level, Pairing, Rating, Solo, Verdict
@@ -12,23 +11,9 @@ from caps.evidence.domains import domain_named
 from caps.prompts.parse import read_reply
 from caps.prompts.render import find_template, render
 
-ROOT = Path(__file__).parents[1] / "benchmarks"
-
 
 @pytest.fixture(scope="module")
-def peers():
-    sys.path.insert(0, str(ROOT))
-    try:
-        from peers import answers, endpoint, pools  # noqa: PLC0415
-
-        yield answers, endpoint, pools
-    finally:
-        sys.path.remove(str(ROOT))
-
-
-@pytest.fixture(scope="module")
-def bench(peers):
-    answers, _, pools = peers
+def bench():
     return answers.Bench(pools.marked_cases(2, n=4, tokens=300))
 
 
@@ -36,8 +21,8 @@ def asked(text, **more):
     return {"messages": [{"role": "user", "content": text}], **more}
 
 
-def test_pools_are_the_same_every_time_and_cluster_as_they_were_made(peers):
-    first, again = (peers[2].marked_cases(4, n=8, tokens=200) for _ in range(2))
+def test_pools_are_the_same_every_time_and_cluster_as_they_were_made():
+    first, again = (pools.marked_cases(4, n=8, tokens=200) for _ in range(2))
     assert first == again
     for one in first:
         evidence = make_prepare()(one.case).evidence.entrants
@@ -54,8 +39,8 @@ def test_pools_are_the_same_every_time_and_cluster_as_they_were_made(peers):
         (Solo(2, Level.FULL), Rating),
     ],
 )
-def test_our_own_questions_get_replies_we_can_read(peers, bench, ask, kind):
-    case = peers[2].marked_cases(2, n=4, tokens=300)[1].case
+def test_our_own_questions_get_replies_we_can_read(bench, ask, kind):
+    case = pools.marked_cases(2, n=4, tokens=300)[1].case
     prepared = make_prepare()(case)
     views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
     template = find_template(load_templates(), ask, domain_named(case.domain))[1]
@@ -84,15 +69,14 @@ def test_others_get_replies_in_their_own_words(bench):
     assert max(letter.letter, key=letter.letter.get) == letter.texts[0]
 
 
-def test_requests_for_candidates_get_the_pool_in_turn(peers, bench):
-    pool = [one.text for one in peers[2].marked_cases(2, n=4, tokens=300)[0].case.candidates]
+def test_requests_for_candidates_get_the_pool_in_turn(bench):
+    pool = [one.text for one in pools.marked_cases(2, n=4, tokens=300)[0].case.candidates]
     drawn = [bench.reply(asked("Problem q0.")).texts[0] for _ in range(2)]
     assert [*drawn, *bench.reply(asked("Problem q0.", n=2)).texts] == pool
     assert bench.reply(asked("Problem q0.")).kind == "generation"
 
 
-def test_tokens_are_counted_by_one_rule_and_seen_prefixes_once(peers):
-    answers, endpoint, _ = peers
+def test_tokens_are_counted_by_one_rule_and_seen_prefixes_once():
     counter = endpoint.Counter()
     reply = answers.Reply("judge", "math", ["w" * 10])
     prompt = "x" * 3 * endpoint.BLOCK
@@ -102,6 +86,6 @@ def test_tokens_are_counted_by_one_rule_and_seen_prefixes_once(peers):
     assert counter.sums == {"judge": told, "judge math": told}
 
 
-def test_a_call_takes_longer_the_more_it_reads_and_writes(peers):
-    latency = peers[1].Latency(fixed=0.1, reading=1000, writing=100)
+def test_a_call_takes_longer_the_more_it_reads_and_writes():
+    latency = endpoint.Latency(fixed=0.1, reading=1000, writing=100)
     assert latency.seconds(500, 20) == pytest.approx(0.8)

@@ -8,8 +8,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from models.server import StubServer
-from server.serving import Running, asked, upstream
+from caps.testing import RunningServer, ScriptedEndpoint, asked, upstream
 from shell import clean
 from waiting import PATIENCE
 
@@ -25,7 +24,7 @@ def test_a_run_its_journal_and_its_report_need_nothing_of_linux(platform, tmp_pa
         "candidates": ["quality=0.1 é", "quality=0.9 ∑", "quality=0.5"],
     }
     (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n", encoding="utf-8")
-    with StubServer(upstream, models=("m",)) as stub:
+    with ScriptedEndpoint(upstream, models=("m",)) as stub:
         commands = [
             ["--help"],
             [
@@ -59,11 +58,11 @@ def test_a_run_its_journal_and_its_report_need_nothing_of_linux(platform, tmp_pa
 
 
 def test_a_server_starts_answers_and_ends_without_signal_handlers_of_the_event_loop():
-    with StubServer(upstream, models=("m",)) as stub:
+    with ScriptedEndpoint(upstream, models=("m",)) as stub:
         command = [*PRETEND, "win32", json.dumps(["serve", "--base-url", stub.url, "--port", "0"])]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=clean({})) as process:
             try:
-                serving = Running(process)
+                serving = RunningServer(process)
                 body = json.dumps(asked("vary", caps={"n": 2})).encode()
                 sent = Request(f"{serving.url}/chat/completions", body, {"Content-Type": "application/json"})
                 with urlopen(sent, timeout=PATIENCE) as reply:

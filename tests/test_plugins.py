@@ -21,8 +21,7 @@ from caps.models.base import ConnectOptions
 from caps.models.discovery import connect
 from caps.registry import DOMAINS, JUDGES, STRATEGIES, allow, names_code, resolve
 from caps.runner import Runner
-from judging import better_quality_wins
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint, better_quality_wins
 from server.serving import inside
 from shell import caps, installed, json_lines
 
@@ -196,7 +195,7 @@ def test_neither_a_case_nor_a_request_nor_a_config_imports_code_of_the_working_d
         ]
         return [(await server("POST", "/v1/select", {**body, "model": "caps/m"})).status for body in bodies]
 
-    with StubServer(better_quality_wins) as stub:
+    with ScriptedEndpoint(better_quality_wins) as stub:
         assert inside(stub.url, asked) == [400] * 4
     assert "mine" not in sys.modules
 
@@ -385,7 +384,7 @@ def test_a_domain_may_not_take_a_built_in_name_and_is_never_guessed(sql):
 def test_sql_answers_are_chosen_alike_by_command_api_and_server(sql, tmp_path, monkeypatch):
     monkeypatch.chdir(EXAMPLES)
     path = written(tmp_path, SQL_CASE)
-    with StubServer(better_quality_wins) as stub:
+    with ScriptedEndpoint(better_quality_wins) as stub:
         common = {"strategy": "posterior", "seed": 7}
         words = ["--domain", "py:own_domain:SQL", "--strategy", "posterior", "--seed", 7, "--no-journal"]
         (line,) = json_lines(caps("select", path, *words, "--model", "m", "--base-url", stub.url))
@@ -414,7 +413,7 @@ def test_a_named_judge_chooses_alike_by_command_api_and_server(tmp_path, monkeyp
     async def asked(server):
         return (await server("POST", "/v1/select", row)).json
 
-    with StubServer(better_quality_wins) as stub:
+    with ScriptedEndpoint(better_quality_wins) as stub:
         served = inside(stub.url, asked, config_={"judge": name})
         assert not stub.bodies
     assert line["winner"] == chosen.winner == served["winner"] == 2
@@ -523,7 +522,7 @@ def test_a_domain_brings_its_own_prompts_which_are_part_of_the_journal_key(tmp_p
         seen.append(body["messages"][0]["content"])
         return better_quality_wins(body)
 
-    with StubServer(recording) as server:
+    with ScriptedEndpoint(recording) as server:
         for version in (text, text, text + " Be strict."):
             register_domain(api.Domain(name="haiku", templates={"pair-e2": version}))
             chosen = api.select_sync(

@@ -9,9 +9,7 @@ pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from judging import better_quality_wins, write_cases
-from models.server import Status, StubServer
-from server.serving import is_judge, upstream
+from caps.testing import ScriptedEndpoint, Status, better_quality_wins, is_judge, upstream, write_cases
 from shell import installed
 
 
@@ -80,7 +78,7 @@ def traced(stub, folder) -> list:
 
 def test_a_selection_is_a_span_for_each_case_with_its_questions_inside(tmp_path) -> None:
     cases = write_cases(tmp_path / "cases.jsonl", 2, n=4)
-    with StubServer(better_quality_wins, models=("m",)) as stub, Collector() as collector:
+    with ScriptedEndpoint(better_quality_wins, models=("m",)) as stub, Collector() as collector:
         words = traced(stub, tmp_path)
         words += ["--price-input", 1, "--price-output", 1]
         done = installed("select", cases, *words, **collector.variables)
@@ -107,7 +105,7 @@ def test_generated_answers_are_spans_and_the_words_of_an_error_are_not_sent(tmp_
             Status(400, {"error": {"message": "I refuse vary"}}) if is_judge(body) else upstream(body, number)
         )
 
-    with StubServer(refusing, models=("m",)) as stub, Collector() as collector:
+    with ScriptedEndpoint(refusing, models=("m",)) as stub, Collector() as collector:
         words = traced(stub, tmp_path)
         words += ["-n", 3]
         done = installed("solve", "vary", *words, **collector.variables)

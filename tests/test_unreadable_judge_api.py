@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 import caps
-from judging import better_quality_wins, cases
-from models.server import Reply, StubServer
-from server.serving import asked, inside, is_judge
+from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, cases, is_judge
+from server.serving import inside
 
 
 def unreadable(body, number):
@@ -16,7 +15,7 @@ def unreadable(body, number):
 
 @pytest.fixture
 def server():
-    with StubServer(unreadable) as running:
+    with ScriptedEndpoint(unreadable) as running:
         yield running
 
 
@@ -83,7 +82,7 @@ def test_the_server_answers_with_the_votes_if_it_is_told_to_keep_going(server, w
     async def work(call):
         return await call(body={**asked(), **more})
 
-    with StubServer(writer) as upstream:
+    with ScriptedEndpoint(writer) as upstream:
         answer = inside(upstream.url, work, model="m", config_={"keep_going": who == "operator"})
     assert answer.status == 200, answer.body
     assert answer.json["choices"][0]["message"]["content"] == "It is \\boxed{4}"
@@ -106,7 +105,7 @@ def test_the_server_says_so_for_a_case_too(server):
 
 
 def test_a_judge_that_can_be_read_changes_nothing():
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         found = caps.select_many_sync(cases(4), model="stub", base_url=server.url)
     assert not any(one.selection.provisional for one in found)
     assert not any("cause" in one.to_dict() for one in found)

@@ -26,9 +26,8 @@ from caps.judging.scripted import ScriptedJudge
 from caps.models.base import Request
 from caps.models.embedded import EmbeddedModel
 from caps.models.weights import default_weights
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins
 from caps.text_workers import TextWorkers
-from judging import better_quality_wins
-from models.server import Reply, StubServer
 from sandboxing import needs_bubblewrap
 from server.serving import inside
 from shell import CAPS, caps, clean, json_lines, start
@@ -72,7 +71,7 @@ def test_a_budget_of_seconds_covers_algebra(tmp_path):
     cases = write(
         tmp_path / "c.jsonl", math_row("hard", *SLOW_SUMS), math_row("easy", "\\boxed{1}", "\\boxed{2}")
     )
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         done = caps(*select(server, cases, "--hard-evidence", "auto", "--budget-seconds", "4"))
     assert done.returncode in (0, 3), done.stderr  # 3: time ended before the last verdict, too
     assert [line["id"] for line in json_lines(done)] == ["hard", "easy"]
@@ -85,7 +84,7 @@ def test_a_budget_of_seconds_covers_programs_that_hang(tmp_path):
     tests = {"public": [{"input": "1", "output": "1"}]}
     hanging = [f"```python\nwhile True: pass  # {'x' * i}\nprint({i})\n```" for i in range(12)]
     cases = write(tmp_path / "c.jsonl", code_row("hangs", *hanging, tests=tests))
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         done = caps(*select(server, cases, "--hard-evidence", "auto", "--budget-seconds", "2"))
     assert done.returncode in (0, 3), done.stderr
     assert TIME_ENDED in done.stderr
@@ -189,7 +188,7 @@ def test_a_case_that_cannot_be_prepared_in_its_time_fails_by_name_and_the_others
     long = [f"a{i};" * LONG_CODE for i in range(3)]
     short = math_row("short", "quality=0.1 \\boxed{1}", "quality=0.2 \\boxed{2}")
     cases = write(tmp_path / "c.jsonl", code_row("long", *long), short)
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         done = caps(*select(server, cases, "--budget-seconds", "0.001"))
     assert done.returncode == 1
     assert "long" in done.stderr
@@ -204,7 +203,7 @@ def test_a_request_that_cannot_be_prepared_in_its_time_is_an_error_object():
     async def work(server):
         return await server(path="/v1/select", body=body)
 
-    with StubServer(better_quality_wins) as stub:
+    with ScriptedEndpoint(better_quality_wins) as stub:
         answer = inside(stub.url, work, model="m")
     assert answer.status == 400
     assert "the deadline passed first" in answer.json["error"]["message"]
@@ -237,7 +236,7 @@ def assert_clean(code, error):
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_interrupt_ends_algebra(tmp_path, sign):
     cases = write(tmp_path / "c.jsonl", math_row("hard", *SLOW_SUMS))
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         words = select(server, cases, "--hard-evidence", "auto")
         code, error = interrupted(start(*words), lambda: server.requests > 0, sign)
         assert_clean(code, error)
@@ -249,7 +248,7 @@ def test_the_first_interrupt_ends_programs_that_hang(tmp_path):
     tests = {"public": [{"input": "1", "output": "1"}]}
     hanging = [f"```python\nwhile True: pass  # {'x' * i}\nprint({i})\n```" for i in range(12)]
     cases = write(tmp_path / "c.jsonl", code_row("hangs", *hanging, tests=tests))
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         words = select(server, cases, "--hard-evidence", "auto")
         code, error = interrupted(start(*words), lambda: server.requests > 0)
         assert_clean(code, error)
@@ -259,7 +258,7 @@ def test_the_first_interrupt_ends_the_preparation_of_a_case(tmp_path):
     cases = write(
         tmp_path / "c.jsonl", code_row("long", f"endless {tmp_path / 'begun'}{' ' * LONG_CODE}", "b")
     )
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         words = select(server, cases, "--view", "partial=attacks.slow_views:endless")
         code, error = interrupted(plugged_in(*words), (tmp_path / "begun").exists)
         assert_clean(code, error)
@@ -269,7 +268,7 @@ def test_the_first_interrupt_ends_what_holds_up_the_event_loop_itself(tmp_path):
     cases = write(
         tmp_path / "c.jsonl", code_row("short", f"endless {tmp_path / 'begun'}", "b")
     )  # read inline
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         words = select(server, cases, "--view", "partial=attacks.slow_views:endless")
         code, error = interrupted(plugged_in(*words), (tmp_path / "begun").exists)
         assert code == 130, error
@@ -282,7 +281,7 @@ def test_a_second_interrupt_ends_the_grace_and_leaves_no_connection_open(tmp_pat
     def held(body, number):
         return Reply("late", until=lambda: False) if "quality=" in str(body) else Reply("OK")
 
-    with StubServer(held) as server:
+    with ScriptedEndpoint(held) as server:
         process = start(*select(server, cases))
         wait_until(lambda: server.requests > 1)
         process.send_signal(signal.SIGINT)

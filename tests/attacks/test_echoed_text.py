@@ -26,8 +26,7 @@ from caps.models.base import Request
 from caps.models.scripted import ScriptedModel
 from caps.prompts.fence import could_fake, show
 from caps.prompts.parse import read_reply
-from judging import better_quality_wins, write_cases
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, write_cases
 from shell import caps
 
 HONEST = "def add(x, y):\n    return x + y"
@@ -306,7 +305,7 @@ def test_a_run_whose_judge_repeats_candidates_is_asked_again_and_ends_without_th
     ]
     cases = tmp_path / "cases.jsonl"
     cases.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with StubServer(echo) as server:
+    with ScriptedEndpoint(echo) as server:
         done = caps(
             "select", cases, "--model", "m", "--base-url", server.url, "--journal", tmp_path / "j",
             "--strategy", "round-robin", "--out", tmp_path / "run",
@@ -319,7 +318,7 @@ def test_a_run_whose_judge_repeats_candidates_is_asked_again_and_ends_without_th
 
 def test_quality_still_wins_where_the_server_answers_without_codes(tmp_path) -> None:
     cases = write_cases(tmp_path / "cases.jsonl", 3, n=4)
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         done = caps("select", cases, "--model", "m", "--base-url", server.url, "--journal", tmp_path / "j")
     assert done.returncode == 0, done.stderr
     assert all("quality=0.8" in json.loads(line)["text"] for line in done.stdout.splitlines())

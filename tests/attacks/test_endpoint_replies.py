@@ -61,9 +61,8 @@ from caps.models.wire import (
     parse_completion,
     sanitize,
 )
-from judging import write_cases
-from models.server import Raw, Reply, Reset, Status, StubServer
-from server.serving import asked, inside, running
+from caps.testing import Raw, Reply, Reset, ScriptedEndpoint, Status, asked, running, write_cases
+from server.serving import inside
 from shell import caps
 from waiting import PATIENCE
 
@@ -309,7 +308,7 @@ def test_a_server_of_a_fleet_that_sends_without_end_is_left_for_the_others():
         finally:
             await fleet.close()
 
-    with RawEndpoint(always(lambda: endless(JUNK))) as bad, StubServer([Reply("fine")]) as good:
+    with RawEndpoint(always(lambda: endless(JUNK))) as bad, ScriptedEndpoint([Reply("fine")]) as good:
         got, records = asyncio.run(run(bad.url, good.url))
     assert [one.text for one in got] == ["fine"] * 40
     assert records[0].failed > 0
@@ -466,7 +465,9 @@ def limits_at(url, calls):
 def test_an_upstream_that_fails_now_and_then_is_not_taken_for_an_overloaded_one(seed, caplog):
     chance = Random(seed)
     faulty = [Status(503), Status(500), Status(502), Status(429, headers={"Retry-After": "0"}), Reset()]
-    with StubServer(lambda *_: chance.choice(faulty) if chance.random() < 0.1 else Reply("fine")) as stub:
+    with ScriptedEndpoint(
+        lambda *_: chance.choice(faulty) if chance.random() < 0.1 else Reply("fine")
+    ) as stub:
         with caplog.at_level("INFO", logger="caps.models.http"):
             limits_at(stub.url, 3000)
         assert stub.requests > 3200, "about 130 calls met an overload"
@@ -480,7 +481,7 @@ def test_an_upstream_that_refuses_all_beyond_16_calls_is_held_near_them(wait):
         refusal = Status(429, headers={"Retry-After": wait})
         return refusal if stub.busy > 16 else Reply("fine", delay=0.01)
 
-    with StubServer(saturated) as stub:
+    with ScriptedEndpoint(saturated) as stub:
         limits = limits_at(stub.url, 2000)
     assert 8 <= median(limits[500:]) <= 32
 
@@ -496,7 +497,7 @@ def test_an_upstream_that_takes_one_call_at_a_time_answers_all():
         finally:
             await model.close()
 
-    with StubServer(alone) as stub:
+    with ScriptedEndpoint(alone) as stub:
         assert [answered.text for answered in asyncio.run(run())] == ["fine"] * 60
 
 
@@ -646,7 +647,7 @@ def test_a_reply_of_every_wrong_type_is_journaled_or_an_error_of_the_endpoint(tm
             await model.close()
         return outcomes
 
-    with StubServer([Raw(json.dumps(one).encode()) for one in REPLIES]) as server:
+    with ScriptedEndpoint([Raw(json.dumps(one).encode()) for one in REPLIES]) as server:
         outcomes = asyncio.run(run(server.url))
     assert len(outcomes) == len(REPLIES)
     assert all(word.isprintable() for word in outcomes)
@@ -867,7 +868,7 @@ def test_no_answer_of_an_upstream_becomes_an_error_of_the_server_after_it_was_pa
         )
         return answered.status, answered.body, server.log.getvalue()
 
-    with StubServer([Raw(json.dumps(reply).encode())]) as upstream:
+    with ScriptedEndpoint([Raw(json.dumps(reply).encode())]) as upstream:
         status, body, log = inside(upstream.url, work, config_={"timeout": 20})
     assert status in {200, 502, 504}
     assert body.decode()
@@ -881,7 +882,7 @@ def test_a_run_over_replies_of_the_wrong_types_has_no_traceback(tmp_path):
     def reply(body, number):
         return Reply() if number == 0 else Raw(json.dumps(odd[number % len(odd)]).encode())
 
-    with StubServer(reply) as server:
+    with ScriptedEndpoint(reply) as server:
         done = caps(
             "select", cases, "--model", "stub", "--base-url", server.url, "--journal", tmp_path / "j.sqlite",
             "--out", tmp_path / "run", "--confidence", "verbal",

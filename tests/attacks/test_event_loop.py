@@ -28,10 +28,9 @@ from caps.prompts.fence import quote
 from caps.prompts.parse import read_reply
 from caps.server.admission import Limits
 from caps.server.requests import decode_object
+from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, is_judge, running
 from caps.text_workers import LONG_TEXT, Codec, TextWorkers
-from judging import better_quality_wins
-from models.server import Reply, StubServer
-from server.serving import asked, inside, is_judge, running
+from server.serving import inside
 from waiting import until
 
 pytestmark = pytest.mark.linux
@@ -130,7 +129,7 @@ def health_before_the_judge(payload, *, path="/v1/select", behaviour=better_qual
             await asyncio.sleep(0.002)
         return await request, len(answered)
 
-    with StubServer(upstream) as stub:
+    with ScriptedEndpoint(upstream) as stub:
         return inside(stub.url, work, model="m", **settings)
 
 
@@ -206,7 +205,7 @@ def test_a_body_of_too_many_keys_or_levels_is_refused_on_every_route(name, model
         answers = [await call(path=f"/v1/{route}", body=payload) for route in ROUTES]
         return [(answer.status, answer.body.decode()) for answer in answers]
 
-    with StubServer() as stub:
+    with ScriptedEndpoint() as stub:
         answers = inside(stub.url, work)
         assert stub.requests == 0
     assert {status for status, _ in answers} == {400}
@@ -224,7 +223,7 @@ def test_a_large_body_is_decoded_off_the_event_loop(model):
             await call(body=payload)
         return call.app.state.service.texts.started, other.ticks
 
-    with StubServer() as stub:
+    with ScriptedEndpoint() as stub:
         started, ticks = inside(stub.url, work)
     assert started >= 1
     assert ticks >= 5
@@ -236,7 +235,7 @@ def test_a_text_full_of_what_looks_like_keys_is_no_key():
     async def work(call):
         return await call(body=asked(text, model="m"))
 
-    with StubServer() as stub:
+    with ScriptedEndpoint() as stub:
         assert inside(stub.url, work).status == 200
         assert stub.bodies[0]["messages"][0]["content"] == text
 
@@ -488,7 +487,7 @@ def test_a_server_that_stops_leaves_no_worker_behind(sign):
         async with aiohttp.ClientSession() as client, client.post(f"{url}/select", json=body) as response:
             return response.status
 
-    with StubServer(better_quality_wins) as stub, running(stub.url, "--model", "m") as server:
+    with ScriptedEndpoint(better_quality_wins) as stub, running(stub.url, "--model", "m") as server:
         assert asyncio.run(ask(server.url)) == 200
         left = children(server.process.pid)
         assert left
@@ -497,7 +496,7 @@ def test_a_server_that_stops_leaves_no_worker_behind(sign):
 
 
 def test_a_worker_ends_when_its_parent_is_killed():
-    with StubServer(better_quality_wins) as stub, running(stub.url, "--model", "m") as server:
+    with ScriptedEndpoint(better_quality_wins) as stub, running(stub.url, "--model", "m") as server:
         body = {"problem": "p", "candidates": HOSTILE["long programs"][:24], "domain": "code"}
 
         async def ask():

@@ -6,8 +6,7 @@ import socket
 
 import pytest
 
-from models.server import Reply, StubServer
-from server.serving import running
+from caps.testing import Reply, ScriptedEndpoint, running
 from waiting import PATIENCE
 
 BODY = json.dumps({"model": "plain", "messages": [{"role": "user", "content": "hi"}]}).encode()
@@ -63,7 +62,7 @@ ANSWERED = {
 
 @pytest.fixture(scope="module")
 def server():
-    with StubServer([Reply("It is 4.")]) as upstream, running(upstream.url) as started:
+    with ScriptedEndpoint([Reply("It is 4.")]) as upstream, running(upstream.url) as started:
         started.upstream = upstream
         yield started
 

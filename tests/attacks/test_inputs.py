@@ -28,7 +28,7 @@ from caps.datasets.reading import Limits, check_value_count, decode, lines, parq
 from caps.files import open_input, read_text, read_toml
 from caps.judging.profiles import read_profile
 from caps.studies.study import load_study
-from judging import case_line, spread, write_cases
+from caps.testing import case_line, spread, write_cases
 from logs import lm_eval, reply, request, result, sample
 from shell import CAPS, caps, clean, start
 from waiting import PATIENCE, wait_until

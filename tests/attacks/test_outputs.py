@@ -16,15 +16,14 @@ import caps.reports.page as pages
 from caps.core.errors import InputError
 from caps.files import FolderLock, Output, append_file, write_file
 from caps.reports.page import Page, write_page
-from judging import better_quality_wins, case_line, spread, write_cases
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint, better_quality_wins, case_line, spread, write_cases
 from shell import CAPS, caps, clean, start
 from waiting import PATIENCE, wait_until
 
 
 @pytest.fixture
 def server():
-    with StubServer(better_quality_wins, models=("stub", "other")) as running:
+    with ScriptedEndpoint(better_quality_wins, models=("stub", "other")) as running:
         yield running
 
 

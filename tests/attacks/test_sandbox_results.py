@@ -18,8 +18,7 @@ from caps.graders.results import Items, ResultReader, read, read_value
 from caps.sandbox.base import Limits
 from caps.sandbox.inside.plain import DEPTH, DIGITS, ITEMS, UnreadableError, decode, decode_given, encode
 from caps.sandbox.inside.wire import join_texts, reply_value, split_texts, split_value
-from judging import better_quality_wins
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint, better_quality_wins
 from sandboxing import UNHURRIED, case, grade, needs_bubblewrap
 from shell import caps, json_lines
 
@@ -136,7 +135,7 @@ def test_selecting_among_hostile_programs_ends_with_the_one_that_passes(tmp_path
         )
         + "\n"
     )
-    with StubServer(better_quality_wins, models=("stub",)) as server:
+    with ScriptedEndpoint(better_quality_wins, models=("stub",)) as server:
         where = ("--base-url", server.url, "--model", "stub", "--journal", tmp_path / "journal.sqlite")
         done = caps("select", cases, *where)
     assert done.returncode == 0, done.stderr

@@ -34,9 +34,8 @@ from caps.models.endpoints import Endpoint
 from caps.models.faults import Retries
 from caps.models.fleet import FleetModel, WeightedAddress
 from caps.models.http import HttpModel
-from judging import better_quality_wins, write_cases
-from models.server import Reply, StubServer
-from server.serving import asked, inside, running
+from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, running, write_cases
+from server.serving import inside
 from shell import caps, json_lines
 
 KEY = "sk-Very/Secret+Key=0123456789abc"
@@ -131,9 +130,9 @@ def test_the_search_takes_time_in_proportion_to_the_text():
 def test_a_key_that_is_a_word_is_taken_out_of_errors_but_not_out_of_answers():
     assert not any(map(looks_secret, ("EMPTY", "none", "ollama", "password", "undefined")))
     assert all(map(looks_secret, ALL))
-    with StubServer([Reply("The list is EMPTY.")]) as server:
+    with ScriptedEndpoint([Reply("The list is EMPTY.")]) as server:
         assert complete(server.url, "EMPTY").text == "The list is EMPTY."
-    with pytest.raises(AccessError) as caught, StubServer([Reply()], api_key="other") as server:
+    with pytest.raises(AccessError) as caught, ScriptedEndpoint([Reply()], api_key="other") as server:
         complete(server.url, "EMPTY")
     assert "EMPTY" not in str(caught.value)
 
@@ -382,7 +381,7 @@ def artefacts(folder):
 def test_no_artefact_of_a_run_has_a_secret_and_the_run_is_replayed(tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 3, n=4)
     run, page, journal = tmp_path / "run", tmp_path / "page.html", tmp_path / "journal.sqlite"
-    with StubServer(repeating) as server:
+    with ScriptedEndpoint(repeating) as server:
         done = caps(
             "select", cases, "--model", "stub", "--base-url", f"{server.url}?api-key={QUERY}&api-version=3",
             "--extra", f"user_token={EXTRA}", "--extra", json.dumps({"password": NESTED}).join(["metadata=", ""]),
@@ -448,7 +447,7 @@ def test_a_run_that_is_refused_prints_no_secret(tmp_path):
 
 def test_models_and_the_doctor_show_no_secret():
     for words in (["list", "models"], ["doctor"]):
-        with StubServer([Reply()], models=[f"m-{KEY}"]) as server:
+        with ScriptedEndpoint([Reply()], models=[f"m-{KEY}"]) as server:
             done = caps(*words, CAPS_BASE_URL=f"{server.url}?key={QUERY}", CAPS_API_KEY=KEY, CAPS_MODEL="m")
         assert server.url in done.stdout
         assert not leaks((done.stdout + done.stderr).encode())
@@ -557,7 +556,7 @@ def test_a_selected_answer_has_the_key_in_no_field():
         return [whole, stream], server.log.getvalue()
 
     said_so = Reply(f"It is 4, {KEY}", message={"tool_calls": None, "note": KEY}, more={"id": KEY})
-    with StubServer([said_so]) as upstream:
+    with ScriptedEndpoint([said_so]) as upstream:
         answers, log = inside(upstream.url, work, key=KEY, prompts=True)
     assert [one.status for one in answers] == [200, 200]
     assert MASK.encode() in answers[0].body
@@ -565,7 +564,7 @@ def test_a_selected_answer_has_the_key_in_no_field():
 
 
 def test_a_server_in_a_process_of_its_own_logs_and_sends_no_secret():
-    with StubServer(repeating) as upstream:
+    with ScriptedEndpoint(repeating) as upstream:
         address = f"{upstream.url}?key={QUERY}"
         with running(address, "--log-prompts", CAPS_API_KEY=KEY) as server:
             body = json.dumps(asked("vary", caps={"n": 2, "strategy": "round-robin"})).encode()

@@ -14,8 +14,7 @@ import pytest
 
 from caps.child_python import isolated
 from caps.cli.main import COMMANDS
-from judging import better_quality_wins
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins
 from sandboxing import why_not
 from shell import CAPS, clean, installed
 from waiting import PATIENCE
@@ -90,7 +89,7 @@ def run(folder, *words, **environment):
 
 @pytest.fixture(scope="module")
 def server():
-    with StubServer(answer) as running:
+    with ScriptedEndpoint(answer) as running:
         yield running
 
 

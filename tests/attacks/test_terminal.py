@@ -17,8 +17,7 @@ from caps.core.text import printable, printable_json, printable_line
 from caps.datasets.case_files import parse_case, write_case
 from caps.reports.console import table
 from caps.server.telemetry import JsonLog
-from judging import better_quality_wins
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
 from shell import caps, json_lines
 from waiting import PATIENCE
 
@@ -129,7 +128,7 @@ def server():
         asked = "winner" in prompt or "rating" in prompt
         return better_quality_wins(body) if asked else Reply(f"code {ALL} \\boxed{{{ALL}}}")
 
-    with StubServer(answer, models=("stub", f"evil{ALL}")) as running:
+    with ScriptedEndpoint(answer, models=("stub", f"evil{ALL}")) as running:
         yield running
 
 
@@ -179,7 +178,7 @@ def test_what_an_endpoint_says_is_printed_harmlessly(status, tmp_path):
         if status == 200
         else Status(status, {"error": {"message": ALL, "type": ALL}})
     )
-    with StubServer([behaviour] * 40, models=(f"m{ALL}",)) as server:
+    with ScriptedEndpoint([behaviour] * 40, models=(f"m{ALL}",)) as server:
         where = ("--base-url", server.url, "--model", "stub", "--no-journal", "--timeout", 5)
         for words in (
             ("solve", "?", "-n", 2, *where, "--json"),

@@ -30,7 +30,7 @@ from caps.studies.diagnosis import Plan, of_pools, schedule, simulate
 from caps.studies.metrics import Figure
 from caps.studies.simulation import PoolModel, generated_pools
 from caps.studies.tables import Cell, Table
-from judging import QUALITY, case_line, spread
+from caps.testing import QUALITY, case_line, spread
 from running import by_quality, run_cases
 
 CHROMIUM = Path("/usr/bin/chromium")

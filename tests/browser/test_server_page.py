@@ -3,8 +3,7 @@
 import pytest
 
 from browser.test_page import CHROMIUM, CONTRAST, axe
-from models.server import Reply, StubServer
-from server.serving import is_judge, running
+from caps.testing import Reply, ScriptedEndpoint, is_judge, running
 
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason="no /usr/bin/chromium: sh scripts/install_chromium.sh"),
@@ -22,7 +21,7 @@ def upstream(body, number):
 
 @pytest.fixture(scope="module")
 def served():
-    with StubServer(upstream) as server, running(server.url, "--recent", 5) as serving:
+    with ScriptedEndpoint(upstream) as server, running(server.url, "--recent", 5) as serving:
         yield serving.url.removesuffix("/v1")
 
 

@@ -2,14 +2,13 @@
 
 import pytest
 
-from judging import better_quality_wins
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint, better_quality_wins
 from shell import caps
 
 
 @pytest.fixture
 def server():
-    with StubServer(better_quality_wins, models=("stub",)) as running:
+    with ScriptedEndpoint(better_quality_wins, models=("stub",)) as running:
         yield running
 
 

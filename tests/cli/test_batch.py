@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from batching import DROPPED, EXPIRED, GARBAGE, BatchServer, by_quality, result_lines
 from caps.cli.main import make_app
 from caps.core.errors import InputError, SettingError, UnreadableJudgeError
-from judging import better_quality_wins, case_line, spread, write_cases
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, case_line, spread, write_cases
 from shell import start
 from waiting import wait_until
 
@@ -74,7 +73,7 @@ def test_step_by_step_to_the_selections_of_a_live_run(tmp_path):
     assert (folder / "selections.jsonl").read_text() == done.stdout
     found = status(folder)
     assert (found["over"], found["open"], found["trips"], found["answered"]) == (4, 0, 0, 4 * 18)
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         words = (
             "--model",
             "stub",

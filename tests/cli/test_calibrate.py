@@ -11,8 +11,7 @@ from caps.core.errors import SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.judging.profiles import read_profile
 from caps.runner import Runner
-from judging import better_quality_wins
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint, better_quality_wins
 from shell import caps
 
 
@@ -36,7 +35,7 @@ def write_votes(path, count, *, labels=True):
 
 @pytest.fixture
 def server():
-    with StubServer(better_quality_wins) as running:
+    with ScriptedEndpoint(better_quality_wins) as running:
         yield running
 
 

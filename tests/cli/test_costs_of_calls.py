@@ -16,8 +16,7 @@ from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.judging.payment import USUAL_REPLY
 from caps.models.http import HttpModel
 from caps.models.scripted import ScriptedModel
-from judging import cases, write_cases
-from models.server import Hang, Raw, Reply, StubServer
+from caps.testing import Hang, Raw, Reply, ScriptedEndpoint, cases, write_cases
 from shell import caps, json_lines
 
 PAIR = Pairing(0, 1, Level.FULL)
@@ -47,7 +46,7 @@ def test_no_total_budget_refuses_replies_that_the_journal_holds(select, server, 
 
 def test_samples_that_the_journal_holds_are_not_refused_either(tmp_path):
     (tmp_path / "problems.jsonl").write_text(json.dumps({"id": "a", "problem": "What is it?"}) + "\n")
-    with StubServer(lambda _, number: Reply(f"It is {number}.")) as server:
+    with ScriptedEndpoint(lambda _, number: Reply(f"It is {number}.")) as server:
         words = (
             "sample", tmp_path / "problems.jsonl", "-n", 4, "--base-url", server.url, "--model", "stub",
             "--journal", tmp_path / "journal.sqlite",
@@ -106,7 +105,7 @@ def test_calls_that_a_deadline_cancels_are_estimated_and_marked(tmp_path):
     def behave(body, number):
         return Hang() if "BEGIN CANDIDATE" in str(body["messages"][0]["content"]) else Reply()
 
-    with StubServer(behave) as server:
+    with ScriptedEndpoint(behave) as server:
         done = caps(
             "select", write_cases(tmp_path / "cases.jsonl", 1, n=4), "--base-url", server.url,
             "--model", "stub", "--journal", tmp_path / "journal.sqlite", "--budget-seconds", 4,
@@ -166,7 +165,7 @@ def test_a_lost_sample_is_estimated(tmp_path):
     def behave(body, number):
         return Reply("OK") if number < 1 else Raw(b"no JSON")
 
-    with StubServer(behave) as server:
+    with ScriptedEndpoint(behave) as server:
         done = caps(
             "sample", tmp_path / "problems.jsonl", "-n", 2, "--base-url", server.url, "--model", "stub",
             "--journal", tmp_path / "journal.sqlite",
@@ -185,7 +184,7 @@ def test_a_judge_at_an_endpoint_that_hangs_is_estimated_at_its_deadline():
         finally:
             await model.close()
 
-    with StubServer([Hang()]) as server:
+    with ScriptedEndpoint([Hang()]) as server:
         ruling = asyncio.run(ask(server.url))
     (attempt,) = ruling.attempts
     assert ruling.unanswered == "time"

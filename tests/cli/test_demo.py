@@ -1,7 +1,6 @@
 import re
 
-from judging import better_quality_wins
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins
 from shell import caps
 
 
@@ -16,7 +15,7 @@ def longer_wins(body, number=0):
 
 
 def test_the_tour_plans_plays_draws_and_tells_and_the_second_time_asks_nothing(tmp_path):
-    with StubServer(longer_wins) as server:
+    with ScriptedEndpoint(longer_wins) as server:
         words = ("demo", "--model", "stub", "--base-url", server.url, "--journal", tmp_path / "j.sqlite")
         first = caps(*words)
         assert first.returncode == 0, first.stderr

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from judging import better_quality_wins, case_line, write_cases
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint, better_quality_wins, case_line, write_cases
 from shell import caps, caps_json
 
 TOY = '''
@@ -31,7 +30,7 @@ class Toy:
 
 @pytest.fixture
 def server():
-    with StubServer(better_quality_wins) as running:
+    with ScriptedEndpoint(better_quality_wins) as running:
         yield running
 
 

@@ -5,10 +5,9 @@ from typer.testing import CliRunner
 
 from caps.cli.main import make_app
 from caps.core.errors import InputError, SettingError
+from caps.testing import ScriptedEndpoint, better_quality_wins, write_cases
 from fileserver import serving
-from judging import better_quality_wins, write_cases
 from logs import archive, lm_eval, reply, request, sample, write
-from models.server import StubServer
 from shell import caps
 
 
@@ -103,7 +102,7 @@ def chosen(tmp_path_factory):
     """A run of three cases, made once."""
     folder = tmp_path_factory.mktemp("run")
     cases = write_cases(folder / "cases.jsonl", 3, 4)
-    with StubServer(better_quality_wins, models=("stub",)) as judge:
+    with ScriptedEndpoint(better_quality_wins, models=("stub",)) as judge:
         where = ("--base-url", judge.url, "--model", "stub", "--no-journal", "--out", folder / "out")
         done = caps("select", cases, *where, "--strategy", "caps")
     assert done.returncode == 0, done.stderr
@@ -153,7 +152,7 @@ def test_select_takes_the_log_of_another_tool_as_it_is(tmp_path):
         for epoch in range(1, 5)
     }
     log = archive(tmp_path / "log.eval", members)
-    with StubServer(better_quality_wins, models=("stub",)) as judge:
+    with ScriptedEndpoint(better_quality_wins, models=("stub",)) as judge:
         done = caps("select", log, "--base-url", judge.url, "--model", "stub", "--no-journal", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["winner"] == 3

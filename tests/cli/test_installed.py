@@ -6,11 +6,10 @@ import shlex
 import pytest
 
 from caps.cli.main import COMMANDS
+from caps.testing import ScriptedEndpoint, write_cases
 from cli.test_sample import answering
-from judging import write_cases
 from logs import lm_eval, write
 from models.reward_server import RewardServer
-from models.server import StubServer
 from running import run_cases
 from shell import installed
 
@@ -54,7 +53,7 @@ def test_a_command_does_its_work_in_a_python_that_knows_nothing(name, tmp_path, 
     write(tmp_path / "log.jsonl", lm_eval(1, "a", filter=None))
     run_cases(write_cases(tmp_path / "cases.jsonl", 2, n=4), tmp_path / "run")
     words, said = ALONE[name]
-    with RewardServer() if name == "score" else StubServer(answering) as server:
+    with RewardServer() if name == "score" else ScriptedEndpoint(answering) as server:
         judge = f"--model m --base-url {server.url} --no-journal"
         done = installed(name, *shlex.split(words.format(judge=judge)))
     assert done.returncode == 0, done.stderr

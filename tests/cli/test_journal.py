@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from caps.cli.main import make_app
 from caps.journal.maintenance import read_stats
-from judging import better_quality_wins, write_cases
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint, better_quality_wins, write_cases
 from shell import CAPS, caps, caps_json
 from waiting import PATIENCE
 
@@ -23,7 +22,7 @@ CANARY, CANARY_TOKENS = 1, 6 + 1
 
 @pytest.fixture(scope="module")
 def server():
-    with StubServer(better_quality_wins, models=("stub",)) as running:
+    with ScriptedEndpoint(better_quality_wins, models=("stub",)) as running:
         yield running
 
 

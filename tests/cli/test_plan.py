@@ -3,8 +3,7 @@ import json
 import pytest
 from aiohttp import web
 
-from judging import better_quality_wins, case_line, spread, write_cases
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint, better_quality_wins, case_line, spread, write_cases
 from playing import ALL
 from shell import caps, caps_json
 
@@ -21,7 +20,7 @@ def rows_of(*words, **environment):
 @pytest.mark.parametrize("strategy", ["caps", "caps-r", "v1-infer", "pointwise", "knockout", "listwise"])
 def test_a_run_asks_what_was_planned(tmp_path, cases, strategy):
     (planned,) = caps_json("plan", cases, "--strategy", strategy)
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         done = caps(
             "select", cases, "--strategy", strategy, "--base-url", server.url, "--model", "stub",
             "--journal", tmp_path / "journal.sqlite", "--out", tmp_path / "run", "--seed", 1234,
@@ -89,7 +88,7 @@ def test_wall_time_by_hand(tmp_path):
 
 def test_output_is_measured_on_the_calls_a_journal_holds(tmp_path, cases):
     journal = tmp_path / "journal.sqlite"
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         done = caps(
             "select", cases, "--strategy", "caps", "--base-url", server.url, "--model", "stub",
             "--journal", journal,
@@ -177,7 +176,7 @@ def test_a_judge_known_to_be_at_chance_is_not_asked_by_a_strategy_that_reckons_w
     assert known["caps"] == plain["caps"]
 
 
-class Tokenizing(StubServer):
+class Tokenizing(ScriptedEndpoint):
     """An endpoint that counts three characters a token, as vLLM or as llama.cpp says it."""
 
     def __init__(self, reply):

@@ -9,7 +9,7 @@ import caps
 from caps.cli.main import make_app
 from caps.core.errors import InputError, SettingError
 from caps.datasets.imports import open_cases
-from judging import write_cases
+from caps.testing import write_cases
 from running import run_cases
 
 STRATEGIES = ("caps-r", "posterior", "v1-infer", "pointwise", "listwise", "knockout")

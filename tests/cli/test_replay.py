@@ -2,8 +2,7 @@ import json
 
 import pytest
 
-from judging import better_quality_wins, write_cases
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, write_cases
 from shell import caps
 
 
@@ -11,7 +10,7 @@ from shell import caps
 def run(tmp_path):
     """A finished run of three cases; the server is gone."""
     cases, out = write_cases(tmp_path / "cases.jsonl", 3), tmp_path / "run"
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         done = caps(
             "select", cases, "--model", "stub", "--base-url", server.url, "--journal", tmp_path / "journal.sqlite",
             "--out", out, "--strategy", "caps-r", "--set", "finalists=2", "--price-input", 2, "--price-output", 8,
@@ -54,7 +53,7 @@ def test_another_strategy_that_needs_more_is_refused_with_the_number_and_the_pri
 
 def test_with_ask_only_what_is_missing_is_asked(tmp_path):
     cases, out = write_cases(tmp_path / "cases.jsonl", 2), tmp_path / "run"
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         words = ("--model", "stub", "--base-url", server.url, "--journal", tmp_path / "journal.sqlite")
         caps("select", cases, *words, "--out", out, "--strategy", "caps")
         asked = server.requests
@@ -75,7 +74,7 @@ def test_what_went_unanswered_stays_unanswered(tmp_path):
         return Status(400, "no") if refuse else better_quality_wins(body)
 
     cases, out = write_cases(tmp_path / "cases.jsonl", 8), tmp_path / "run"
-    with StubServer(picky) as server:
+    with ScriptedEndpoint(picky) as server:
         done = caps(
             "select",
             cases,
@@ -95,7 +94,7 @@ def test_what_went_unanswered_stays_unanswered(tmp_path):
 
 def test_a_run_under_a_budget_replays_exactly(tmp_path):
     cases, out = write_cases(tmp_path / "cases.jsonl", 4), tmp_path / "run"
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         done = caps(
             "select", cases, "--model", "m", "--base-url", server.url, "--journal", tmp_path / "j", "--out", out,
             "--budget-tokens", 3000, "--max-tokens", 400,
@@ -113,7 +112,7 @@ def test_a_run_cut_short_by_time_replays_as_it_ended(tmp_path):
     def slow(body, number):
         return Reply(better_quality_wins(body).text, delay=0.1)
 
-    with StubServer(slow) as server:
+    with ScriptedEndpoint(slow) as server:
         done = caps(
             "select", cases, "--model", "m", "--base-url", server.url, "--journal", tmp_path / "j", "--out", out,
             "--budget-seconds", 0.35, "--max-connections", 8,
@@ -184,7 +183,7 @@ def test_every_kind_of_ask_is_replayed_gaps_included(tmp_path, strategy):
         )
 
     cases, out = write_cases(tmp_path / "cases.jsonl", 5, n=9), tmp_path / "run"
-    with StubServer(picky) as server:
+    with ScriptedEndpoint(picky) as server:
         done = caps(
             "select", cases, "--model", "m", "--base-url", server.url, "--journal", tmp_path / "j", "--out", out,
             "--strategy", strategy, "--limit", 4,
@@ -210,7 +209,7 @@ def test_an_edited_template_is_never_answered_with_replies_to_the_old_one(own_pr
     words = (
         "select", cases, "--model", "m", "--journal", tmp_path / "j", "--prompts", own_prompts, "--strategy", "caps",
     )  # fmt: skip
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         done = caps(*words, "--base-url", server.url, "--out", out)
         assert done.returncode == 0, done.stderr
         paid = server.requests

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from caps.cli.main import make_app
 from caps.core.errors import CapsError
-from judging import better_quality_wins
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
 from shell import caps, start
 from waiting import wait_until
 
@@ -27,7 +26,7 @@ def answering(body, number=0):
 
 @pytest.fixture
 def server():
-    with StubServer(answering) as running:
+    with ScriptedEndpoint(answering) as running:
         yield running
 
 
@@ -94,7 +93,7 @@ def test_bad_lines_and_failed_samples_are_named_and_the_good_ones_delivered(tmp_
             return Status(400, "rather not")
         return answering(body)
 
-    with StubServer(reply) as server:
+    with ScriptedEndpoint(reply) as server:
         done = caps(
             "sample",
             path,
@@ -128,7 +127,7 @@ def test_after_a_kill_and_after_ctrl_c_only_what_was_in_flight_is_drawn_again(tm
         asked[body["messages"][0]["content"], body.get("seed")] += 1
         return Reply(answering(body).text, delay=0.05)
 
-    with StubServer(reply) as server:
+    with ScriptedEndpoint(reply) as server:
         words = (
             "sample", problems, "-n", 4, "-o", cases, "--base-url", server.url, "--model", "m",
             "--journal", tmp_path / "j.sqlite", "--max-connections", 3,
@@ -216,7 +215,7 @@ def test_a_mistake_is_named_before_anything_is_drawn(invoke, server, tmp_path, w
 
 
 def test_auto_generates_by_agreement_and_again_pays_for_nothing(invoke, tmp_path):
-    with StubServer([Reply("Surely \\boxed{4}")]) as agreed:
+    with ScriptedEndpoint([Reply("Surely \\boxed{4}")]) as agreed:
         problems = write_problems(tmp_path / "p.jsonl", 3, answer="4")
         words = ("sample", problems, "--n", "auto", "-o", tmp_path / "drawn.jsonl", "--base-url", agreed.url)
         done = invoke(*words)

@@ -8,9 +8,8 @@ import pytest
 import caps as library
 from caps.core.errors import SettingError
 from caps.judging.reward import rating_of
-from judging import better_quality_wins, spread, write_cases
+from caps.testing import ScriptedEndpoint, better_quality_wins, spread, write_cases
 from models.reward_server import RewardServer
-from models.server import StubServer
 from shell import caps, json_lines
 
 
@@ -136,7 +135,7 @@ def test_scores_are_written_into_the_candidates_and_serve_as_evidence(run, serve
     assert [line["winner"] for line in json_lines(chosen)] == [
         max(range(4), key=spread(4, i).__getitem__) for i in range(4)
     ]
-    with StubServer(better_quality_wins) as judge:
+    with ScriptedEndpoint(better_quality_wins) as judge:
         done = caps("select", scored, "--base-url", judge.url, "--model", "stub", "--no-journal", "--json",
                     "--set", "feature=rm_score", "--explain")  # fmt: skip
     for line in json_lines(done):

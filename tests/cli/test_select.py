@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from judging import better_quality_wins, case_line, spread, write_cases
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint, better_quality_wins, case_line, spread, write_cases
 from shell import caps, json_lines
 
 
@@ -275,7 +274,7 @@ def test_results_are_written_in_the_order_of_input_though_the_first_case_ends_la
         others.extend(["asked"] * ("it, case" in prompt))
         return reply
 
-    with StubServer(behave) as server:
+    with ScriptedEndpoint(behave) as server:
         where = ("--base-url", server.url, "--model", "stub", "--no-journal", "--max-connections", "32")
         done = caps("select", cases, *where, "--strategy", "round-robin", "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr

@@ -2,8 +2,7 @@
 
 import pytest
 
-from judging import better_quality_wins, case_line, spread, write_cases
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, case_line, spread, write_cases
 from shell import caps, json_lines
 
 
@@ -104,7 +103,7 @@ def test_a_dead_endpoint_is_named_at_once(tmp_path):
 
 def test_a_wrong_key_and_an_unknown_model_are_found_by_one_call(tmp_path):
     cases = write_cases(tmp_path / "c.jsonl", 3)
-    with StubServer(
+    with ScriptedEndpoint(
         better_quality_wins, api_key="right", models=("qwen3-14b", "other"), check_model=True
     ) as server:
         wrong = caps(
@@ -144,7 +143,7 @@ def test_missing_log_probabilities_are_found_before_money_is_spent(select, serve
 
 
 def test_unreadable_replies_are_counted_and_the_case_still_has_an_answer(tmp_path):
-    with StubServer([Reply("I would rather not say.")]) as server:
+    with ScriptedEndpoint([Reply("I would rather not say.")]) as server:
         done = caps(
             "select",
             write_cases(tmp_path / "c.jsonl", 1, n=4),
@@ -170,7 +169,7 @@ def test_a_server_that_refuses_every_prompt_fails_the_cases_and_exits_1(tmp_path
             else Status(400, {"error": {"message": "maximum context length is 10"}})
         )
 
-    with StubServer(refuse) as server:
+    with ScriptedEndpoint(refuse) as server:
         done = caps(
             "select",
             write_cases(tmp_path / "c.jsonl", 2, n=4),

@@ -10,14 +10,13 @@ from caps.core.errors import CapsError
 from caps.journal.store import Journal
 from caps.registry import METHODS, PRESETS, STRATEGIES, resolve
 from caps.sampling.methods import make_method, make_preset
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
 from cli.test_sample import answering, invoke, server  # noqa: F401
-from judging import better_quality_wins
-from models.server import Reply, Status, StubServer
 from shell import caps
 
 
 def test_the_answer_comes_first_and_what_it_took_goes_to_standard_error(tmp_path):
-    with StubServer(answering) as running:
+    with ScriptedEndpoint(answering) as running:
         where = ("--base-url", running.url, "--model", "m", "--journal", tmp_path / "j.sqlite")
         done = caps("solve", "What is it?", "-n", 4, "--domain", "math", *where)
         assert done.returncode == 0, done.stderr
@@ -35,7 +34,9 @@ def test_the_answer_comes_first_and_what_it_took_goes_to_standard_error(tmp_path
 
 
 def test_where_all_answers_agree_no_judge_is_asked(invoke, tmp_path):  # noqa: F811
-    with StubServer([Reply("Surely \\boxed{4}", message={"reasoning_content": "hm, \\boxed{5}?"})]) as agreed:
+    with ScriptedEndpoint(
+        [Reply("Surely \\boxed{4}", message={"reasoning_content": "hm, \\boxed{5}?"})]
+    ) as agreed:
         done = invoke(
             "solve", "-", "--samples", 3, "--base-url", agreed.url, "--judge-model", "j", stdin="2 + 2?"
         )
@@ -46,7 +47,7 @@ def test_where_all_answers_agree_no_judge_is_asked(invoke, tmp_path):  # noqa: F
 
 
 def test_another_model_may_judge_and_its_address_gets_no_key_of_the_first(invoke, server):  # noqa: F811
-    with StubServer(answering) as judge:
+    with ScriptedEndpoint(answering) as judge:
         done = invoke(
             "solve", "What is it?", "-n", 4, "--domain", "math", "--judge-model", "j", "--judge-base-url", judge.url,
             "--api-key", "sk-mine", "--strategy", "caps-r", "--set", "finalists=2", "--set", "temperature_math=0.2", "--quiet",
@@ -60,7 +61,7 @@ def test_another_model_may_judge_and_its_address_gets_no_key_of_the_first(invoke
 
 
 def test_a_question_without_an_answer_exits_1_and_a_missing_one_is_asked_for(invoke, tmp_path):  # noqa: F811
-    with StubServer([Status(400, "never")]) as silent:
+    with ScriptedEndpoint([Status(400, "never")]) as silent:
         done = invoke("solve", "What?", "-n", 2, "--base-url", silent.url)
     assert done.exit_code == 1
     assert "none of its 2 samples succeeded" in done.stderr
@@ -87,19 +88,22 @@ def test_no_field_of_a_strategy_has_the_name_of_one_of_a_method_or_a_preset():
 
 
 def test_from_python_a_question_is_drawn_for_and_chosen_among():
-    with StubServer(answering) as running:
+    with ScriptedEndpoint(answering) as running:
         found = solve_sync("What is it?", n=4, domain="math", model="m", base_url=running.url)
         assert (found.answer, found.selected.winner, len(found.case.candidates)) == ("1", 1, 4)
         one = asyncio.run(
             solve(Case.of("What is it?", []), n=1, model="m", base_url=running.url, preset="small")
         )
         assert one.text.startswith("I take quality=0.2")
-    with StubServer([Status(400, "no")]) as silent, pytest.raises(CapsError, match="none of its 2 samples"):
+    with (
+        ScriptedEndpoint([Status(400, "no")]) as silent,
+        pytest.raises(CapsError, match="none of its 2 samples"),
+    ):
         solve_sync("What?", n=2, model="m", base_url=silent.url)
 
 
 def test_auto_generates_as_many_as_it_needs_and_keeps_the_story_for_the_report(invoke, tmp_path):  # noqa: F811
-    with StubServer([Reply("Surely \\boxed{4}")]) as agreed:
+    with ScriptedEndpoint([Reply("Surely \\boxed{4}")]) as agreed:
         words = ("solve", "2 + 2?", "--n", "auto", "--domain", "math", "--base-url", agreed.url)
         done = invoke(*words, "--json", "--out", tmp_path / "run", "--price-input", 1, "--price-output", 4)
         assert done.exit_code == 0
@@ -139,7 +143,7 @@ def test_a_run_with_auto_is_replayed_without_a_server_and_refused_without_its_jo
         side = body["seed"] % 2
         return Reply(f"{'word ' * 3000} quality={side / 2}, so \\boxed{{{side}}}")
 
-    with StubServer(dear) as running:
+    with ScriptedEndpoint(dear) as running:
         words = ("--n", "auto", "--max-n", 5, "--base-url", running.url, "--domain", "math", "--json")
         files = ("--out", tmp_path / "run", "--journal", tmp_path / "j")
         done = invoke("solve", "What is it?", *words, *files, "--price-input", 1, "--price-output", 4)
@@ -166,7 +170,7 @@ def test_a_run_with_auto_is_replayed_without_a_server_and_refused_without_its_jo
 
 
 def test_generators_may_stand_in_a_settings_file(invoke, tmp_path):  # noqa: F811
-    with StubServer([Reply("Surely \\boxed{4}")]) as agreed:
+    with ScriptedEndpoint([Reply("Surely \\boxed{4}")]) as agreed:
         (tmp_path / "team.toml").write_text(
             '[[generator]]\nmodel = "small"\nquality = 0.5\n\n[[generator]]\nmodel = "large"\npreset = "small"\n'
         )

@@ -6,8 +6,7 @@ import pytest
 
 from caps.core.text import number
 from caps.journal.store import Journal
-from judging import better_quality_wins, write_cases
-from models.server import Reply, StubServer, count_tokens
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, count_tokens, write_cases
 from shell import caps, json_lines
 
 STUDY = """
@@ -37,7 +36,7 @@ def judge():
 
 @pytest.fixture
 def server(judge):
-    with StubServer(judge) as running:
+    with ScriptedEndpoint(judge) as running:
         yield running
 
 
@@ -155,7 +154,7 @@ def test_whether_it_stops_does_not_depend_on_the_order_of_replies(server, tmp_pa
 
 def test_a_key_in_a_reply_is_not_shown(judge, tmp_path):
     judge.reply = Reply(f"\x1b[31mI was sent {KEY} and {'x' * 500}")
-    with StubServer(judge, api_key=KEY) as server:
+    with ScriptedEndpoint(judge, api_key=KEY) as server:
         done = caps(
             "select", write_cases(tmp_path / "cases.jsonl", 3, n=4), "--base-url", server.url,
             "--model", "stub", "--journal", tmp_path / "journal.sqlite", CAPS_API_KEY=KEY,
@@ -289,7 +288,7 @@ def test_one_question_stops_too(tmp_path):
             return Reply("Both look fine.")
         return Reply(f"{'Long thoughts. ' * 300} It is \\boxed{{{number % 2}}}")
 
-    with StubServer(behave) as server:
+    with ScriptedEndpoint(behave) as server:
         done = caps(
             "solve", "What is it?", "--n", 4, "--base-url", server.url, "--model", "stub",
             "--journal", tmp_path / "journal.sqlite",

@@ -16,7 +16,7 @@ from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel
 from caps.models.scripted import ScriptedModel
 from caps.models.weights import default_weights
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status
 
 pytestmark = pytest.mark.xdist_group("llama.cpp")
 
@@ -76,12 +76,12 @@ def embedded(run, weights):
 @pytest.fixture(scope="module", params=["stub", "fleet", "script", "llama.cpp", "embedded", "journal"])
 def model(request, run, tmp_path_factory):
     if request.param == "stub":
-        with StubServer(stub_reply) as server:
+        with ScriptedEndpoint(stub_reply) as server:
             made = HttpModel(server.url)
             yield made
             run(made.close())
     elif request.param == "fleet":
-        with StubServer(stub_reply) as one, StubServer(stub_reply) as other:
+        with ScriptedEndpoint(stub_reply) as one, ScriptedEndpoint(stub_reply) as other:
             made = FleetModel(parse_fleet(f"{one.url}, {other.url}=2"))
             yield made
             run(made.close())

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from caps.journal.store import Journal
-from judging import better_quality_wins, write_cases
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, write_cases
 from shell import caps, caps_json, installed
 
 CALLS = 3  # of a case of four
@@ -28,7 +27,7 @@ def wordy(body, number):
 
 @pytest.fixture(scope="module")
 def server():
-    with StubServer(wordy, models=("stub",)) as running:
+    with ScriptedEndpoint(wordy, models=("stub",)) as running:
         yield running
 
 

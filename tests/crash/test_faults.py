@@ -5,8 +5,17 @@ import random
 
 import pytest
 
-from judging import better_quality_wins, write_cases
-from models.server import Half, Hang, Raw, Reply, Reset, Status, StubServer
+from caps.testing import (
+    Half,
+    Hang,
+    Raw,
+    Reply,
+    Reset,
+    ScriptedEndpoint,
+    Status,
+    better_quality_wins,
+    write_cases,
+)
 from shell import caps
 
 
@@ -37,7 +46,7 @@ def faulty(share, seed):
 @pytest.mark.parametrize("share", [0.2, 0.5])
 def test_all_cases_end_and_the_costs_add_up(tmp_path, share):
     out = tmp_path / "run"
-    with StubServer(faulty(share, 7)) as server:
+    with ScriptedEndpoint(faulty(share, 7)) as server:
         done = caps(
             "select", write_cases(tmp_path / "cases.jsonl", 5, n=8), "--model", "stub", "--base-url", server.url,
             "--journal", tmp_path / "journal.sqlite", "--timeout", 3, "--max-connections", 16, "--out", out,
@@ -94,11 +103,11 @@ def test_a_server_that_goes_away_midway_fails_what_is_left_and_can_be_gone_on_wi
     def dying(body, number):
         return better_quality_wins(body) if number < 40 else Status(500, "dead")
 
-    with StubServer(dying) as server:
+    with ScriptedEndpoint(dying) as server:
         first = caps("select", cases, "--base-url", server.url, *where)
     assert first.returncode in (1, 3)
     assert "server" in first.stderr
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         second = caps("select", cases, "--base-url", server.url, *where)
         assert second.returncode == 0, second.stderr
         assert server.requests < 6 * 10 + 1

@@ -7,8 +7,7 @@ import signal
 import pytest
 
 from caps.journal.store import Journal
-from judging import better_quality_wins, write_cases
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, write_cases
 from shell import caps, start
 from waiting import until, wait_until
 
@@ -21,7 +20,7 @@ def slowly(body, number):
     return Reply(better_quality_wins(body).text, delay=0.03)
 
 
-class Ledger(StubServer):
+class Ledger(ScriptedEndpoint):
     """An endpoint that answers its first requests, `may_answer` in number, holds the others, and logs both.
 
     Each run has a key of its own, so a request is known by who asked and by its body.
@@ -149,7 +148,7 @@ def test_ctrl_c_and_sigterm_keep_what_was_paid_and_say_how_to_go_on(tmp_path):
     for sign in (signal.SIGINT, signal.SIGTERM):
         folder = tmp_path / sign.name
         folder.mkdir()
-        with StubServer(slowly) as server:
+        with ScriptedEndpoint(slowly) as server:
             words, code, said = interrupted(folder, server, sign)
             assert code == 130
             assert "run the same command again" in said

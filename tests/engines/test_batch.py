@@ -17,8 +17,7 @@ from caps.engines.batch_files import BatchRecords
 from caps.engines.local import fast_forward
 from caps.journal.store import Journal
 from caps.runner import Runner
-from judging import better_quality_wins, cases
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, cases
 from waiting import until
 
 QUICK = {"poll": 0.01}
@@ -79,7 +78,7 @@ def moody(body, number=0):
 @pytest.mark.parametrize("strategy", ["caps-r", "v1-infer", "pointwise", "listwise"])
 def test_batch_live_and_replay_select_the_same_in_the_same_words(tmp_path, strategy):
     some, silent = cases(4), {}
-    with BatchServer(moody) as server, StubServer(moody) as live_server:
+    with BatchServer(moody) as server, ScriptedEndpoint(moody) as live_server:
         batch = play(setup_at(server, tmp_path), some, strategy)
         live_setup = setup_at(live_server, tmp_path, engine="local")
         live = play(live_setup, some, strategy, silent=silent)
@@ -214,7 +213,10 @@ def test_a_batch_refused_as_a_whole_and_a_server_without_batches_are_told_apart(
             play(setup_at(server, tmp_path), cases(1))
         server.refusal = None
         assert len(play(setup_at(server, tmp_path), cases(1))) == 1
-    with StubServer(better_quality_wins) as server, pytest.raises(MissingFeatureError, match="no Batch API"):
+    with (
+        ScriptedEndpoint(better_quality_wins) as server,
+        pytest.raises(MissingFeatureError, match="no Batch API"),
+    ):
         play(setup_at(server, tmp_path), cases(2))
 
 

@@ -15,7 +15,8 @@ from caps.engines.local import LocalEngine
 from caps.judging.base import Shortage
 from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.scripted import ScriptedModel
-from judging import cases, replying
+from caps.testing import cases
+from replying import replying
 
 PRICE = Price(2.0, 10.0)
 

@@ -17,7 +17,8 @@ from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.journaled import JournaledModel
 from caps.models.replayed import ReplayedModel
 from caps.models.scripted import ScriptedModel
-from judging import cases, replying
+from caps.testing import cases
+from replying import replying
 
 SETTINGS = JudgeSettings(max_tokens=300)
 

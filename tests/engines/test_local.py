@@ -13,7 +13,7 @@ from caps.engines.budget import BudgetLimits
 from caps.engines.local import LocalEngine
 from caps.engines.scheduler import MAX_PREPARING, MAX_WAITING
 from caps.judging.base import Ruling
-from judging import QUALITY, case_line, spread
+from caps.testing import QUALITY, case_line, spread
 from waiting import until
 
 

@@ -13,9 +13,8 @@ from caps.config import RunConfig
 from caps.core.errors import AccessError, InputError, SettingError
 from caps.journal.store import Journal
 from caps.runner import Runner
+from caps.testing import ScriptedEndpoint, better_quality_wins, cases, write_cases
 from engines.workers import CONNECTIONS, Counted, config_for, interrupted, played, seen
-from judging import better_quality_wins, cases, write_cases
-from models.server import StubServer
 from waiting import wait_until
 
 pytestmark = pytest.mark.linux
@@ -31,7 +30,7 @@ def views(outcomes):
 
 def test_interrupted_and_then_a_worker_killed_only_what_was_in_flight_is_asked_twice(tmp_path, capfd):
     counted, source, flying = Counted(), cases(20, n=16), []
-    with StubServer(counted) as server:
+    with ScriptedEndpoint(counted) as server:
         setup = setup_for(server, tmp_path, hard_evidence="on")
 
         async def kill(engine):
@@ -58,7 +57,7 @@ def test_results_and_costs_are_those_of_one_process_also_for_equal_cases(tmp_pat
     source = [*cases(6, n=6), *(replace(case, id=f"again {case.id}") for case in cases(6, n=6))]
     asked = []
     for processes in (1, 3):
-        with StubServer(better_quality_wins) as server:
+        with ScriptedEndpoint(better_quality_wins) as server:
             setup = replace(setup_for(server, tmp_path / f"{processes}"), processes=processes)
             outcomes, _ = asyncio.run(played(setup, iter(source)))
             paid = sum(one.ledger.total().billed for one in outcomes)
@@ -68,7 +67,7 @@ def test_results_and_costs_are_those_of_one_process_also_for_equal_cases(tmp_pat
 
 def test_a_budget_of_the_run_holds_across_processes_and_a_bad_line_fails_alone(tmp_path):
     source = [InputError("cases.jsonl:1: not JSON"), *cases(12)]
-    with StubServer(Counted(delay=0)) as server:
+    with ScriptedEndpoint(Counted(delay=0)) as server:
         setup = setup_for(server, tmp_path, budget_total_tokens=25_000)
         outcomes, _ = asyncio.run(played(setup, iter(source)))
         spent = sum(server.tokens.values())
@@ -79,7 +78,7 @@ def test_a_budget_of_the_run_holds_across_processes_and_a_bad_line_fails_alone(t
 
 
 def test_a_refused_key_ends_the_run_as_it_would_in_one_process(tmp_path):
-    with StubServer(Counted(), api_key="right") as server, pytest.raises(AccessError) as refused:
+    with ScriptedEndpoint(Counted(), api_key="right") as server, pytest.raises(AccessError) as refused:
         asyncio.run(played(setup_for(server, tmp_path), iter(cases(4)), key="sk-wrong-key"))
     assert "sk-wrong-key" not in str(refused.value)
 
@@ -87,7 +86,7 @@ def test_a_refused_key_ends_the_run_as_it_would_in_one_process(tmp_path):
 def test_workers_end_with_a_command_that_is_killed_and_the_next_one_continues(tmp_path):
     counted = Counted()
     write_cases(tmp_path / "cases.jsonl", 12, n=8)
-    with StubServer(counted) as server:
+    with ScriptedEndpoint(counted) as server:
         command = [
             sys.executable, "-m", "caps", "select", str(tmp_path / "cases.jsonl"), "--model", "stub",
             "--base-url", server.url, "--processes", "2", "--max-connections", "4", "--strategy", "caps",

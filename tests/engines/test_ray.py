@@ -18,9 +18,8 @@ from caps.engines.base import Cluster
 from caps.engines.ray import connect
 from caps.engines.remote import READ_AHEAD
 from caps.journal.store import Journal
+from caps.testing import ScriptedEndpoint, better_quality_wins, case_line, cases, spread, write_cases
 from engines.workers import CONNECTIONS, Counted, config_for, interrupted, played, seen
-from judging import better_quality_wins, case_line, cases, spread, write_cases
-from models.server import StubServer
 
 pytestmark = [
     pytest.mark.linux,
@@ -48,7 +47,7 @@ def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_
     cluster, tmp_path, capfd
 ):
     counted, source, flying = Counted(), cases(20, n=16), []
-    with StubServer(counted) as server:
+    with ScriptedEndpoint(counted) as server:
         setup = setup_for(server, tmp_path, hard_evidence="on")
 
         async def kill(engine):
@@ -80,7 +79,7 @@ def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_
 @pytest.mark.long
 def test_a_budget_of_the_run_holds_across_workers_and_a_bad_line_fails_alone(cluster, tmp_path):
     source = [InputError("cases.jsonl:1: not JSON"), *cases(12)]
-    with StubServer(Counted(delay=0)) as server:
+    with ScriptedEndpoint(Counted(delay=0)) as server:
         setup = setup_for(server, tmp_path, budget_total_tokens=25_000)
         outcomes, _ = asyncio.run(played(setup, iter(source)))
         spent = sum(server.tokens.values())
@@ -100,7 +99,7 @@ def test_a_refused_key_ends_the_run_as_it_would_here_and_an_endless_source_is_no
         while True:
             yield from (replace(case, id=f"{next(read)}") for case in cases(4))
 
-    with StubServer(Counted(), api_key="right") as server:
+    with ScriptedEndpoint(Counted(), api_key="right") as server:
         setup = setup_for(server, tmp_path)
         with pytest.raises(AccessError) as refused:
             asyncio.run(played(replace(setup, ray_workers=1), endless(), key="sk-wrong-key"))
@@ -130,7 +129,7 @@ def test_jsonl_and_parquet_come_through_ray_data_as_the_same_cases_in_order(clus
 @pytest.mark.long
 def test_workers_ask_every_judge_of_a_panel_and_the_journal_holds_all_replies(cluster, tmp_path):
     source = cases(3, n=5)
-    with StubServer(better_quality_wins) as one, StubServer(better_quality_wins) as other:
+    with ScriptedEndpoint(better_quality_wins) as one, ScriptedEndpoint(better_quality_wins) as other:
         tables = [{"model": "stub", "base_url": one.url}, {"model": "other", "base_url": other.url}]
         setup = replace(setup_for(one, tmp_path), model=None, base_url=(), judges=tables)
         outcomes, _ = asyncio.run(played(setup, iter(source)))

@@ -19,8 +19,7 @@ from caps.engines.ray import connect
 from caps.engines.remote import CaseResult, Coordinator, Job, RemoteBudget, RemoteJournal, Worker, rebuild
 from caps.judging.base import Ruling
 from caps.runner import Runner
-from judging import better_quality_wins, cases
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint, better_quality_wins, cases
 from playing import JUDGED
 from shell import caps
 from waiting import until
@@ -174,7 +173,7 @@ def test_a_worker_replaced_in_the_middle_asks_only_what_is_missing(tmp_path):
         await coordinator.close.remote()
         return result, asked
 
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         result, asked = asyncio.run(lives(server))
         assert 18 <= server.requests <= 18 + 4
     assert len(result.rulings) == 18

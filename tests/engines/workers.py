@@ -7,8 +7,7 @@ from collections import Counter
 from caps.config import Keys, RunConfig
 from caps.engines.base import in_order
 from caps.runner import Runner
-from judging import better_quality_wins
-from models.server import Reply
+from caps.testing import Reply, better_quality_wins
 from waiting import until
 
 CONNECTIONS = 8

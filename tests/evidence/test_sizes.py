@@ -10,7 +10,7 @@ from caps.evidence.windows import fit
 from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.scripted import ScriptedModel
 from caps.runner import Runner
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint
 from shell import caps_json
 
 LONG = [" ".join(f"word{number}of{which}" for number in range(40_000)) for which in (1, 2, 3)]
@@ -60,10 +60,10 @@ def test_the_context_is_what_is_stated_or_what_the_server_says():
         async with runner.session():
             return runner.context, runner.stated_config().context_tokens
 
-    with StubServer(context=20_000) as server:
+    with ScriptedEndpoint(context=20_000) as server:
         assert asyncio.run(context_at(server)) == (20_000, 20_000)
         assert asyncio.run(context_at(server, context_tokens=9_000)) == (9_000, 9_000)
-    with StubServer() as server:
+    with ScriptedEndpoint() as server:
         assert asyncio.run(context_at(server)) == (None, None)
 
 

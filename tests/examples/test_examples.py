@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from judging import better_quality_wins
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -37,7 +36,7 @@ def right_sum_wins(body, number=0):
 
 
 def run(name):
-    with StubServer(right_sum_wins) as server:
+    with ScriptedEndpoint(right_sum_wins) as server:
         where = {"CAPS_MODEL": "stub", "CAPS_BASE_URL": server.url}
         clean = {
             name: value for name, value in os.environ.items() if not name.startswith(("CAPS_", "OPENAI_"))

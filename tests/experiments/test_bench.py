@@ -17,8 +17,7 @@ from caps.studies.results import ResultFile
 from caps.studies.study import load_study
 from caps.studies.suites import shards_of
 from caps.studies.tables import make_table
-from judging import better_quality_wins, write_cases
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, write_cases
 from shell import CAPS, caps, start
 from waiting import wait_until
 
@@ -169,7 +168,7 @@ def test_a_live_study_killed_and_resumed_pays_nothing_twice_and_ends_in_the_same
         came.append(json.dumps(body, sort_keys=True))
         return Reply(better_quality_wins(body).text, delay=0.01)
 
-    with StubServer(reply) as server:
+    with ScriptedEndpoint(reply) as server:
         words = ["bench", tmp_path / "study.toml", "--model", "stub", "--base-url", server.url]
         kept = ["--journal", tmp_path / "journal.sqlite", "--out", tmp_path / "out"]
         process = start(*words, *kept)
@@ -201,7 +200,7 @@ def test_a_judge_that_fails_leaves_its_cases_open_and_the_exit_code_says_so(tmp_
     def fail(body, _):
         return Status(400, "no") if "quality=" in str(body) else Reply()
 
-    with StubServer(fail) as server:
+    with ScriptedEndpoint(fail) as server:
         words = (
             "bench",
             tmp_path / "study.toml",
@@ -226,7 +225,7 @@ def test_an_option_given_goes_before_the_study_also_where_it_says_the_default(tm
     (tmp_path / "study.toml").write_text(study)
     write_cases(tmp_path / "cases.jsonl", 1, n=3)
     asked = []
-    with StubServer(better_quality_wins, models=("stub", "other")) as server:
+    with ScriptedEndpoint(better_quality_wins, models=("stub", "other")) as server:
         for more in ([], ["--judge-model", ""], ["--judge-model", "third"]):
             words = ["bench", tmp_path / "study.toml", "--base-url", server.url, "--no-journal", *more]
             done = caps(*words, "--out", tmp_path / f"out{len(asked)}", "--quiet")
@@ -242,7 +241,7 @@ def test_a_stated_domain_and_criteria_reach_the_judge_of_a_study(tmp_path):
     write_cases(tmp_path / "cases.jsonl", 1, n=3)
     lines = (tmp_path / "cases.jsonl").read_text()
     (tmp_path / "cases.jsonl").write_text(lines.replace('"domain": "math", ', ""))
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         words = ["bench", tmp_path / "study.toml", "--base-url", server.url, "--no-journal"]
         for domain, reached in (("math", False), ("general", True)):
             done = caps(*words, "--domain", domain, "--out", tmp_path / domain, "--quiet")

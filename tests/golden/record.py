@@ -4,11 +4,8 @@
 """
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from caps import Contest
 from caps.building import make_strategy

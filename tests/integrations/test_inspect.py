@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from judging import better_quality_wins
-from models.server import Reply, StubServer
-from server.serving import is_judge
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, is_judge
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("inspect")]
 
@@ -67,7 +65,7 @@ def inspect(tmp_path_factory):
 def test_the_documented_commands_choose_the_right_answer(inspect, tmp_path, words, scored_by):
     (tmp_path / "task.py").write_text(TASK)
     clean = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
-    with StubServer(Writer(), models=("m",)) as server:
+    with ScriptedEndpoint(Writer(), models=("m",)) as server:
         variables = {**clean, "HOME": str(tmp_path), "STUB_BASE_URL": server.url, "STUB_API_KEY": "k"}
         command = [inspect, "eval", "task.py", "--model", "openai-api/stub/m", *words]
         more = ["--display", "plain", "--log-format", "json", "--log-dir", "logs"]

@@ -18,7 +18,7 @@ from caps.integrations.rewards import (
     verl_loop_reward,
     verl_reward,
 )
-from models.server import Status, StubServer
+from caps.testing import ScriptedEndpoint, Status
 
 
 def longer(problem: str, a: str, b: str) -> str:
@@ -102,7 +102,7 @@ def test_a_failing_judge_is_an_error_with_its_reason_or_a_reward_of_zero(caplog)
 
 
 def test_an_endpoint_that_refuses_everything_fails_the_step() -> None:
-    with StubServer([Status(401, {"error": {"message": "bad key"}})], models=("m",)) as stub:
+    with ScriptedEndpoint([Status(401, {"error": {"message": "bad key"}})], models=("m",)) as stub:
         reward = GroupRewards(model="m", base_url=stub.url, journal=None)
         with pytest.raises(RewardError, match="key"):
             reward(["p"] * 2, ["a", "b"])

@@ -9,7 +9,7 @@ from caps import Case, select_sync
 from caps.core.errors import CapsError, SettingError
 from caps.integrations.tool_models import ToolModel, reported, usage_of
 from caps.models.base import Completion, Request
-from judging import better_quality_wins
+from caps.testing import better_quality_wins
 
 CASE = Case.of("What is it?", [f"quality={q} \\boxed{{{q}}}" for q in (0.1, 0.9, 0.4, 0.3)], domain="math")
 COUNTED: ContextVar[list[str]] = ContextVar("counted")

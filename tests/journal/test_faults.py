@@ -17,8 +17,7 @@ from caps.core.errors import JournalError
 from caps.journal.database import MIGRATIONS, inspect, migrate
 from caps.journal.records import Reply
 from caps.journal.store import Journal
-from judging import better_quality_wins, write_cases
-from models.server import StubServer
+from caps.testing import ScriptedEndpoint, better_quality_wins, write_cases
 from shell import caps
 
 NOBODY = 65534
@@ -247,7 +246,7 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_row_that_cannot_be_read_is_named_and_asked_for_again_and_the_others_are_not(tmp_path, damage):
     cases, path = write_cases(tmp_path / "cases.jsonl", 3), tmp_path / "j.sqlite"
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         words = (
             "select",
             cases,

@@ -32,7 +32,7 @@ async def run(journal):
 with Journal.open(path) as journal:
     asyncio.run(run(journal))
 """
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint
 from waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.linux
@@ -107,7 +107,7 @@ with Journal.open(sys.argv[1]) as journal:
 @pytest.mark.parametrize("killed", [False, True])
 def test_two_processes_that_ask_the_same_pay_once_and_a_dead_one_holds_up_nothing(tmp_path, killed):
     held = threading.Event()
-    with StubServer(lambda _, __: Reply("fine", until=held.is_set)) as server:
+    with ScriptedEndpoint(lambda _, __: Reply("fine", until=held.is_set)) as server:
         command = [sys.executable, "-c", ASKER, str(tmp_path / "j"), server.url]
         with (
             subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as one,

@@ -10,7 +10,7 @@ import pytest
 import caps
 from caps.judging.callables import CallableJudge
 from caps.judging.scripted import ScriptedJudge
-from judging import cases
+from caps.testing import cases
 from test_api_many import better
 
 

@@ -10,7 +10,7 @@ from caps.datasets.case_files import parse_case
 from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.base import Completion
 from caps.models.scripted import ScriptedModel
-from judging import case_line
+from caps.testing import case_line
 
 BOUT = make_prepare()(parse_case(case_line("one", [0.2, 0.9, 0.5]), default_id=""))
 PAIR = Pairing(0, 1, Level.FULL)

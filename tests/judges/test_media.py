@@ -17,8 +17,7 @@ from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
 from caps.prompts.render import ask_for_answer
 from caps.server.requests import chat_problem
-from judging import better_quality_wins
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
 from shell import caps
 
 PNG = base64.b64decode(BLUE.partition(",")[2])
@@ -171,7 +170,7 @@ def guesses(body: dict, number: int):
 
 
 def test_a_judge_that_sees_is_asked_after_one_test_call():
-    with StubServer(sees) as server:
+    with ScriptedEndpoint(sees) as server:
         chosen = select_sync(row_of(), model="stub", base_url=server.url, journal=None, strategy="caps")
         assert chosen.winner == 1
         tests = [body for body in server.bodies if "Which colour" in str(body["messages"])]
@@ -185,7 +184,7 @@ def test_images_for_a_judge_without_sight_fail_their_case_alone_with_a_clear_mes
     plain = {"id": "2", "domain": "general", "problem": "?", "candidates": ["quality=0.3", "quality=0.9"]}
     cases = tmp_path / "cases.jsonl"
     cases.write_text(json.dumps(row_of()) + "\n" + json.dumps(plain) + "\n")
-    with StubServer(blind) as server:
+    with ScriptedEndpoint(blind) as server:
         done = caps(
             "select", cases, "--model", "stub", "--base-url", server.url, "--strategy", "caps",
             "--journal", tmp_path / "j.sqlite",
@@ -193,7 +192,7 @@ def test_images_for_a_judge_without_sight_fail_their_case_alone_with_a_clear_mes
     (fine,) = map(json.loads, done.stdout.splitlines())
     assert (done.returncode, fine["id"], fine["winner"]) == (1, "2", 1)
     assert "case '1': none of its 1 judge calls was answered: cannot see images (1)" in done.stderr
-    with StubServer(sees) as server, pytest.raises(CapsError, match="cannot see images"):
+    with ScriptedEndpoint(sees) as server, pytest.raises(CapsError, match="cannot see images"):
         select_sync(row_of(), model="stub", base_url=server.url, journal=None, vision="no", strategy="caps")
 
 

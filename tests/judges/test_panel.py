@@ -18,8 +18,7 @@ from caps.core.types import Group, Level, Pairing, Pick, Rating, Solo, Unanswere
 from caps.judge_tables import parse_word, read_tables
 from caps.models.scripted import ScriptedModel
 from caps.runner import Runner
-from judging import better_quality_wins, write_cases
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, write_cases
 from shell import caps, json_lines
 
 PAIR = Pairing(0, 1, Level.FULL)
@@ -244,7 +243,7 @@ def unsure(body, number=0):
 class Panel:
     """Servers as judges, named j0, j1, …, whose tables stand in a file."""
 
-    def __init__(self, folder: Path, *servers: StubServer, **more: object) -> None:
+    def __init__(self, folder: Path, *servers: ScriptedEndpoint, **more: object) -> None:
         self.folder, self.servers = folder, servers
         self.cases = write_cases(folder / "cases.jsonl", 2, n=5)
         tables = [
@@ -270,9 +269,9 @@ class Panel:
 @pytest.fixture
 def panel(tmp_path):
     with (
-        StubServer(better_quality_wins) as a,
-        StubServer(better_quality_wins) as b,
-        StubServer(opposite) as c,
+        ScriptedEndpoint(better_quality_wins) as a,
+        ScriptedEndpoint(better_quality_wins) as b,
+        ScriptedEndpoint(opposite) as c,
     ):
         yield Panel(tmp_path, a, b, c)
 
@@ -311,7 +310,11 @@ def test_the_dollars_of_a_panel_are_those_of_each_judge(panel):
 
 
 def test_a_cascade_asks_the_cheapest_first_and_the_others_where_it_is_unsure(tmp_path):
-    with StubServer(unsure) as a, StubServer(better_quality_wins) as b, StubServer(opposite) as c:
+    with (
+        ScriptedEndpoint(unsure) as a,
+        ScriptedEndpoint(better_quality_wins) as b,
+        ScriptedEndpoint(opposite) as c,
+    ):
         panel = Panel(tmp_path, a, b, c)
         done = panel.run("select", "--panel", "cascade")
         assert done.returncode == 0, done.stderr
@@ -324,7 +327,11 @@ def test_a_judge_that_dies_in_mid_run_leaves_the_panel_going_and_is_counted(tmp_
     def dies(body, number):
         return better_quality_wins(body) if number < 4 else Status(401, "no longer")
 
-    with StubServer(better_quality_wins) as a, StubServer(dies) as b, StubServer(better_quality_wins) as c:
+    with (
+        ScriptedEndpoint(better_quality_wins) as a,
+        ScriptedEndpoint(dies) as b,
+        ScriptedEndpoint(better_quality_wins) as c,
+    ):
         panel = Panel(tmp_path, a, b, c)
         done = panel.run()
         assert done.returncode == 0, done.stderr
@@ -341,7 +348,7 @@ def test_if_all_judges_refuse_the_run_ends_as_with_one_judge(tmp_path):
     def refuses(body, number):
         return better_quality_wins(body) if "quality=" not in str(body) else Status(401, "no")
 
-    with StubServer(refuses) as a, StubServer(refuses) as b:
+    with ScriptedEndpoint(refuses) as a, ScriptedEndpoint(refuses) as b:
         done = Panel(tmp_path, a, b).run()
         assert done.returncode == 2
         assert "refused the API key" in " ".join(done.stderr.split())
@@ -351,14 +358,14 @@ def test_if_no_judge_answers_the_case_fails_alone(tmp_path):
     def broken(body, number):
         return Reply("OK") if "quality=" not in str(body) else Status(400, "cannot")
 
-    with StubServer(broken) as a, StubServer(broken) as b:
+    with ScriptedEndpoint(broken) as a, ScriptedEndpoint(broken) as b:
         done = Panel(tmp_path, a, b).run()
         assert done.returncode == 1
         assert "none of its" in done.stderr
 
 
 def test_a_panel_of_one_is_that_judge_with_the_same_keys_and_run_file(tmp_path):
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         cases = write_cases(tmp_path / "cases.jsonl", 1, n=4)
         where = ("--base-url", server.url, "--no-journal", "--strategy", "caps-r", "--quiet")
         alone = caps("select", cases, "--model", "stub", *where, "--out", tmp_path / "alone")
@@ -405,7 +412,7 @@ def test_command_api_and_callables_give_the_same_choice(panel):
     assert [list(one.order) for one in found] == [line["order"] for line in panel.lines()]
 
     def better(problem, a, b):
-        from judging import QUALITY  # noqa: PLC0415
+        from caps.testing import QUALITY  # noqa: PLC0415
 
         one, other = (float(QUALITY.search(text)[1]) for text in (a, b))
         return "A" if one > other else "B"
@@ -442,7 +449,7 @@ def test_a_prompt_that_is_too_long_for_one_judge_does_not_rest_it(tmp_path):
         long = Status(400, {"error": {"message": "exceeds the context length"}})
         return Reply("OK") if "quality=" not in str(body) else long
 
-    with StubServer(better_quality_wins) as a, StubServer(short) as b:
+    with ScriptedEndpoint(better_quality_wins) as a, ScriptedEndpoint(short) as b:
         panel = Panel(tmp_path, a, b)
         assert panel.run().returncode == 0
         assert panel.asked()[0] == panel.asked()[1]

@@ -11,10 +11,9 @@ from caps.judging.profiles import read_panel_profile
 from caps.runner import Runner
 from caps.statistics.observations import Observation
 from caps.statistics.panels import error_correlation
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, case_line, spread
 from cli.test_batch import batch, provide, written
 from judges.test_panel import Panel, opposite
-from judging import better_quality_wins, case_line, spread
-from models.server import Reply, StubServer
 from server.serving import inside
 from shell import caps, caps_json
 
@@ -22,9 +21,9 @@ from shell import caps, caps_json
 @pytest.fixture
 def panel(tmp_path):
     with (
-        StubServer(better_quality_wins) as a,
-        StubServer(better_quality_wins) as b,
-        StubServer(opposite) as c,
+        ScriptedEndpoint(better_quality_wins) as a,
+        ScriptedEndpoint(better_quality_wins) as b,
+        ScriptedEndpoint(opposite) as c,
     ):
         yield Panel(tmp_path, a, b, c)
 
@@ -96,7 +95,11 @@ def noisy(share, salt):
 
 
 def test_diagnose_compares_the_panel_with_its_judges_and_saves_all_profiles(tmp_path):
-    with StubServer(noisy(0.3, "a")) as a, StubServer(noisy(0.2, "b")) as b, StubServer(noisy(0.1, "c")) as c:
+    with (
+        ScriptedEndpoint(noisy(0.3, "a")) as a,
+        ScriptedEndpoint(noisy(0.2, "b")) as b,
+        ScriptedEndpoint(noisy(0.1, "c")) as c,
+    ):
         panel = Panel(tmp_path, a, b, c)
         cases = tmp_path / "labelled.jsonl"
         cases.write_text("".join(case_line(f"case {i}", spread(4, i)) + "\n" for i in range(16)))
@@ -148,7 +151,7 @@ def test_judges_that_always_err_together_correlate_and_independent_ones_do_not()
 
 
 def test_plan_adds_up_the_prices_and_doctor_checks_every_judge(tmp_path):
-    with StubServer(better_quality_wins, models=("stub-0",)) as a:
+    with ScriptedEndpoint(better_quality_wins, models=("stub-0",)) as a:
         panel = Panel(tmp_path, a, a)
         rows = {
             mode: caps_json(
@@ -186,7 +189,7 @@ def test_solve_generates_with_the_model_and_judges_with_the_panel(tmp_path):
             return better_quality_wins(body)
         return Reply(f"With quality=0.{body.get('seed', 0) % 9} it is \\boxed{{{body.get('seed', 0) % 3}}}")
 
-    with StubServer(reply) as server:
+    with ScriptedEndpoint(reply) as server:
         where = ("--model", "stub", "--base-url", server.url, "--no-journal", "--strategy", "caps-r")
         judges = ("--judge", "model=first", "--judge", "model=second")
         done = caps("solve", "What is it?", "-n", 4, *where, *judges, "--json", "--quiet")
@@ -207,7 +210,7 @@ def test_several_processes_ask_each_judge_in_the_form_that_its_server_holds_repl
             return Reply(next(one for one in body["structured_outputs"]["choice"] if wanted in one))
         return reply
 
-    with StubServer(in_form, holds=("choice",)) as a, StubServer(better_quality_wins) as b:
+    with ScriptedEndpoint(in_form, holds=("choice",)) as a, ScriptedEndpoint(better_quality_wins) as b:
         panel = Panel(tmp_path, a, b)
         first = panel.run("select", "--reply", "auto")
         assert first.returncode == 0, first.stderr

@@ -10,8 +10,7 @@ from caps.models.base import Request
 from caps.models.faults import Retries
 from caps.models.fleet import FleetModel, parse_fleet
 from caps.models.fleet_servers import HealthPolicy
-from judging import better_quality_wins
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins
 
 QUICK = Retries(first=0.01, longest=0.05)
 CARE = HealthPolicy(first=0.02, longest=0.1, rest=0.02)
@@ -21,12 +20,12 @@ def ask(group="", text="Which is right?", **fields) -> Request:
     return Request((Message("user", text),), "stub", group=group, **fields)
 
 
-def fleet(*servers: StubServer | str, **settings) -> FleetModel:
+def fleet(*servers: ScriptedEndpoint | str, **settings) -> FleetModel:
     words = ",".join(one if isinstance(one, str) else one.url for one in servers)
     return FleetModel(parse_fleet(words), **{"retries": QUICK, "health": CARE, **settings})
 
 
-def with_fleet(work: Callable, *servers: StubServer | str, **settings):
+def with_fleet(work: Callable, *servers: ScriptedEndpoint | str, **settings):
     """Do some work with a fleet, and close it."""
 
     async def run():
@@ -38,7 +37,7 @@ def with_fleet(work: Callable, *servers: StubServer | str, **settings):
     return asyncio.run(run())
 
 
-def complete(*servers: StubServer | str, requests=(), **settings):
+def complete(*servers: ScriptedEndpoint | str, requests=(), **settings):
     """Send requests at once."""
 
     async def all_(model):
@@ -56,7 +55,7 @@ def slowly(seconds: float) -> Callable:
     return lambda body, number: replace(better_quality_wins(body, number), delay=seconds)
 
 
-def said(server: StubServer) -> list[str]:
+def said(server: ScriptedEndpoint) -> list[str]:
     return [body["messages"][0]["content"] for body in server.bodies]
 
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from judging import QUALITY
-from models.server import StubServer, count_tokens
+from caps.testing import QUALITY, ScriptedEndpoint, count_tokens
 
 PATHS = {
     "vllm": ("/v1/score", "/classify", "/pooling"),
@@ -27,7 +26,7 @@ def quality(text: str) -> float:
     return float(found[-1]) if found else 0.5
 
 
-class RewardServer(StubServer):
+class RewardServer(ScriptedEndpoint):
     def __init__(
         self,
         speaks: str = "vllm",

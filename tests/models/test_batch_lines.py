@@ -13,7 +13,7 @@ from caps.models.batch_api import encode_line, parse_key, read_batch, read_item,
 from caps.models.faults import Failure, Failures, Fault
 from caps.models.pending import PendingRequest
 from caps.models.wire import encode_body
-from models.server import Reply
+from caps.testing import Reply
 
 ASKED = PendingRequest("m", "t", "d", 7)
 REPLY = Reply("A wins").body({"model": "m", "messages": [{"content": "who?"}]})

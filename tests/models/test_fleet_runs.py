@@ -13,10 +13,9 @@ from caps.core.errors import MissingFeatureError, UnknownModelError, Unreachable
 from caps.engines.base import in_order
 from caps.journal.keys import request_key
 from caps.runner import Runner
-from judging import better_quality_wins, cases, write_cases
+from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, cases, upstream, write_cases
 from models.fleets import ask, said, slowly
-from models.server import Reply, StubServer
-from server.serving import asked, inside, upstream
+from server.serving import inside
 from shell import caps
 
 NOBODY = "http://127.0.0.1:9/v1"
@@ -46,16 +45,16 @@ def dying(at):
             server.die()
         return slowly(0.02)(body, number)
 
-    server = StubServer(behave)
+    server = ScriptedEndpoint(behave)
     return server
 
 
 def test_a_server_that_dies_in_the_middle_loses_nothing():
-    with StubServer(better_quality_wins) as alone:
+    with ScriptedEndpoint(better_quality_wins) as alone:
         clean, _, none = run(alone.url)
         asks = alone.requests - 1
     told = []
-    with dying(at=4) as first, StubServer(better_quality_wins) as second:
+    with dying(at=4) as first, ScriptedEndpoint(better_quality_wins) as second:
         orders, outcomes, records = run(first.url, second.url, told=told)
         assert first.requests >= 5, "it had its share"
     assert orders == clean
@@ -70,9 +69,9 @@ def test_a_server_that_dies_in_the_middle_loses_nothing():
 
 def test_a_fleet_and_a_single_server_share_a_journal(tmp_path):
     journal = tmp_path / "j.sqlite"
-    with StubServer(better_quality_wins) as one, StubServer(better_quality_wins) as other:
+    with ScriptedEndpoint(better_quality_wins) as one, ScriptedEndpoint(better_quality_wins) as other:
         orders, _, _ = run(one.url, other.url, journal=journal)
-    with StubServer(better_quality_wins) as alone:
+    with ScriptedEndpoint(better_quality_wins) as alone:
         again, outcomes, _ = run(alone.url, journal=journal)
         assert alone.requests == 1, "the canary"
     assert again == orders
@@ -84,7 +83,7 @@ def test_the_key_of_a_request_knows_no_group():
 
 
 def test_calls_of_a_case_are_at_home_also_when_every_server_is_full():
-    with StubServer(slowly(0.01)) as one, StubServer(slowly(0.01)) as other:
+    with ScriptedEndpoint(slowly(0.01)) as one, ScriptedEndpoint(slowly(0.01)) as other:
         _, outcomes, _ = run(one.url, other.url, count=24, max_connections=4)
         seen = [[text for text in said(server) if "BEGIN PROBLEM" in text] for server in (one, other)]
     at_home = total = 0
@@ -96,7 +95,10 @@ def test_calls_of_a_case_are_at_home_also_when_every_server_is_full():
 
 
 def test_a_server_without_the_model_is_found_before_anything_is_asked():
-    with StubServer(better_quality_wins) as right, StubServer(models=("other",), check_model=True) as wrong:
+    with (
+        ScriptedEndpoint(better_quality_wins) as right,
+        ScriptedEndpoint(models=("other",), check_model=True) as wrong,
+    ):
         with pytest.raises(UnknownModelError, match=r"serves no model 'stub'.*it offers other") as caught:
             run(right.url, wrong.url)
         assert wrong.url in str(caught.value)
@@ -106,8 +108,8 @@ def test_a_server_without_the_model_is_found_before_anything_is_asked():
 def test_a_server_without_log_probabilities_is_named():
     token = {"token": "OK", "logprob": -0.1, "top_logprobs": [{"token": "OK", "logprob": -0.1}]}
     with (
-        StubServer([Reply(logprobs=[token])]) as able,
-        StubServer([Reply()]) as unable,
+        ScriptedEndpoint([Reply(logprobs=[token])]) as able,
+        ScriptedEndpoint([Reply()]) as unable,
         pytest.raises(MissingFeatureError, match=unable.url),
     ):
         run(able.url, unable.url, confidence="logprobs")
@@ -115,7 +117,7 @@ def test_a_server_without_log_probabilities_is_named():
 
 def test_a_server_that_is_down_at_the_start_may_come_later():
     told = []
-    with StubServer(better_quality_wins) as up:
+    with ScriptedEndpoint(better_quality_wins) as up:
         _, _, records = run(NOBODY, up.url, told=told, count=2)
     assert [record.out for record in records] == [True, False]
     assert len(told) == 1
@@ -129,7 +131,7 @@ def test_nobody_at_all_ends_it_at_the_start():
 
 
 def test_from_python_several_addresses_are_a_list():
-    with StubServer(better_quality_wins) as one, StubServer(better_quality_wins) as other:
+    with ScriptedEndpoint(better_quality_wins) as one, ScriptedEndpoint(better_quality_wins) as other:
         for case in cases(4):
             assert select_sync(case, model="m", base_url=[one.url, f"{other.url}=2"], connections=1).text
         assert one.requests
@@ -156,7 +158,7 @@ def nothing_of_the_callers(monkeypatch):
 
 
 def test_select_tells_what_every_server_did_and_hides_passwords(tmp_path):
-    with StubServer(better_quality_wins) as one, StubServer(better_quality_wins) as other:
+    with ScriptedEndpoint(better_quality_wins) as one, ScriptedEndpoint(better_quality_wins) as other:
         cases_, out = write_cases(tmp_path / "cases.jsonl", 6, n=4), tmp_path / "run"
         hidden = other.url.replace("http://", "http://user:secret@") + "=3"
         where = ("--model", "m", "--base-url", one.url, "--base-url", hidden)
@@ -177,7 +179,7 @@ def test_select_tells_what_every_server_did_and_hides_passwords(tmp_path):
 @pytest.mark.parametrize("form", ["environment", "config", "list"])
 def test_several_addresses_also_come_from_the_environment_and_a_file(form, tmp_path):
     cases_ = write_cases(tmp_path / "cases.jsonl", 6, n=4)
-    with StubServer(better_quality_wins) as one, StubServer(better_quality_wins) as other:
+    with ScriptedEndpoint(better_quality_wins) as one, ScriptedEndpoint(better_quality_wins) as other:
         told = {
             "environment": "",
             "config": f'base_url = "{one.url}, {other.url}"',
@@ -201,7 +203,7 @@ def test_serve_stands_before_a_fleet_and_outlives_a_server():
         listed = await call("GET", "/v1/models")
         return [answer.status for answer in answers], health.json, listed.status
 
-    with StubServer(upstream) as first, StubServer(upstream) as second:
+    with ScriptedEndpoint(upstream) as first, ScriptedEndpoint(upstream) as second:
         statuses, health, listed = inside(f"{first.url} {second.url}", work)
     assert statuses == [200] * 10
     assert listed == 200
@@ -215,6 +217,6 @@ def test_models_are_listed_by_a_server_that_lives_whichever_has_died():
         return (await call("GET", "/v1/models")).status
 
     for first_dies in (True, False):
-        with StubServer(upstream) as one, StubServer(upstream) as other:
+        with ScriptedEndpoint(upstream) as one, ScriptedEndpoint(upstream) as other:
             dead = one if first_dies else other
             assert inside(f"{one.url} {other.url}", work) == 200

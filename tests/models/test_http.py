@@ -24,7 +24,7 @@ from caps.core.types import Message, TokenLogprob, Usage
 from caps.models.base import Completion, Request
 from caps.models.faults import Retries
 from caps.models.http import HttpModel, Timeouts
-from models.server import Half, Hang, Raw, Reply, Reset, Status, StubServer
+from caps.testing import Half, Hang, Raw, Reply, Reset, ScriptedEndpoint, Status
 from waiting import until
 
 QUICK = Retries(first=0.001, longest=0.002)
@@ -53,7 +53,7 @@ def one(server, *requests, **settings) -> Completion:
 
 
 def test_a_reply_carries_text_usage_model_and_finish():
-    with StubServer([Reply("A is right")]) as server:
+    with ScriptedEndpoint([Reply("A is right")]) as server:
         got = one(server)
     assert (got.text, got.finish, got.model, got.attempts) == ("A is right", "stop", "stub", 1)
     assert got.usage == Usage(prompt=4, output=3)
@@ -62,7 +62,7 @@ def test_a_reply_carries_text_usage_model_and_finish():
 
 
 def test_the_body_holds_what_was_asked_and_only_that():
-    with StubServer() as server:
+    with ScriptedEndpoint() as server:
         one(server, ask(max_tokens=7, seed=3, top_p=0.9, top_logprobs=5, template="t", draw=2))
         one(server, ask(), api_key=" key\n")
         assert server.bodies[0] == {
@@ -82,7 +82,7 @@ def test_the_body_holds_what_was_asked_and_only_that():
 
 def test_extra_goes_into_the_body_and_null_in_it_leaves_a_field_out():
     extra = {"chat_template_kwargs": {"enable_thinking": False}, "top_k": 1, "temperature": None}
-    with StubServer() as server:
+    with ScriptedEndpoint() as server:
         one(server, ask(extra=extra))
     (body,) = server.bodies
     assert body["chat_template_kwargs"] == {"enable_thinking": False}
@@ -92,7 +92,7 @@ def test_extra_goes_into_the_body_and_null_in_it_leaves_a_field_out():
 
 @pytest.mark.parametrize("name", ["messages", "model", "stream", "n"])
 def test_extra_may_not_set_what_the_reply_is_read_by(name):
-    with StubServer() as server, pytest.raises(SettingError, match=name):
+    with ScriptedEndpoint() as server, pytest.raises(SettingError, match=name):
         one(server, ask(extra={name: 2}))
 
 
@@ -103,7 +103,7 @@ def test_details_of_usage_and_reasoning_are_read():
         "prompt_tokens_details": {"cached_tokens": 64},
         "completion_tokens_details": {"reasoning_tokens": 30},
     }
-    with StubServer([Reply("B", usage=usage, message={"reasoning_content": "hm"})]) as server:
+    with ScriptedEndpoint([Reply("B", usage=usage, message={"reasoning_content": "hm"})]) as server:
         got = one(server)
     assert got.usage == Usage(90, 40, cached=64, reasoning=30)
     assert got.reasoning == "hm"
@@ -116,7 +116,7 @@ def test_log_probabilities_are_read():
         "bytes": [65],
         "top_logprobs": [{"token": "A", "logprob": -0.1}, {"token": "B", "logprob": -2.4}],
     }
-    with StubServer([Reply("A", logprobs=[token])]) as server:
+    with ScriptedEndpoint([Reply("A", logprobs=[token])]) as server:
         got = one(server, ask(top_logprobs=2))
     assert got.logprobs == (TokenLogprob("A", -0.1, (("A", -0.1), ("B", -2.4))),)
 
@@ -146,13 +146,13 @@ def test_log_probabilities_are_read():
     ],
 )
 def test_transient_trouble_is_retried_and_every_attempt_counted(trouble):
-    with StubServer([trouble, trouble, Reply("fine")]) as server:
+    with ScriptedEndpoint([trouble, trouble, Reply("fine")]) as server:
         got = one(server)
         assert (got.text, got.attempts, server.requests) == ("fine", 3, 3)
 
 
 def test_a_server_that_hangs_is_timed_out_and_asked_again():
-    with StubServer([Hang(), Reply("fine")]) as server:
+    with ScriptedEndpoint([Hang(), Reply("fine")]) as server:
         got = one(server, timeouts=Timeouts(read=1.0))
         assert (got.text, got.attempts) == ("fine", 2)
 
@@ -169,7 +169,7 @@ def test_a_server_that_hangs_is_timed_out_and_asked_again():
 )
 def test_trouble_that_stays_is_raised_with_what_to_do(trouble, error, words):
     timeouts = Timeouts(read=0.1) if trouble == Hang() else Timeouts()
-    with StubServer([trouble]) as server:
+    with ScriptedEndpoint([trouble]) as server:
         with pytest.raises(error, match=words) as caught:
             one(server, retries=replace(QUICK, most=2), timeouts=timeouts)
         assert caught.value.attempts == server.requests == 3
@@ -210,14 +210,14 @@ def test_trouble_that_stays_is_raised_with_what_to_do(trouble, error, words):
     ],
 )
 def test_what_cannot_get_better_is_raised_at_once_with_what_to_do(trouble, error, words):
-    with StubServer([trouble]) as server:
+    with ScriptedEndpoint([trouble]) as server:
         with pytest.raises(error, match=words) as caught:
             one(server)
         assert caught.value.attempts == server.requests == 1
 
 
 def test_a_server_that_asks_for_too_long_a_wait_is_not_waited_for():
-    with StubServer([Status(429, headers={"Retry-After": "3600"})]) as server:
+    with ScriptedEndpoint([Status(429, headers={"Retry-After": "3600"})]) as server:
         with pytest.raises(BusyError, match="3600 s"):
             one(server)
         assert server.requests == 1
@@ -225,17 +225,17 @@ def test_a_server_that_asks_for_too_long_a_wait_is_not_waited_for():
 
 def test_a_loading_server_is_polled_without_using_up_the_retries():
     loading = Status(503, {"error": {"message": "Loading model", "code": 503}}, {"Retry-After": "0.01"})
-    with StubServer([loading] * 9 + [Reply("up")]) as server:
+    with ScriptedEndpoint([loading] * 9 + [Reply("up")]) as server:
         assert one(server, retries=replace(QUICK, most=1)).text == "up"
         assert server.requests == 10
-    with StubServer([loading]) as server, pytest.raises(BusyError, match="loading"):
+    with ScriptedEndpoint([loading]) as server, pytest.raises(BusyError, match="loading"):
         one(server, retries=replace(QUICK, most=1, loading=0.05))
 
 
 def test_nobody_at_the_address_is_said_soon():
     with socket.socket() as taken:  # by somebody who does not listen
         taken.bind(("127.0.0.1", 0))
-        server = StubServer(port=taken.getsockname()[1])
+        server = ScriptedEndpoint(port=taken.getsockname()[1])
         with pytest.raises(UnreachableError, match=server.url) as caught:
             one(server)
     assert caught.value.attempts == 0
@@ -248,7 +248,7 @@ def test_a_server_that_wants_the_other_name_for_max_tokens_gets_it():
         error = {"error": {"message": said, "param": "max_tokens", "code": "unsupported_parameter"}}
         return Status(400, error) if "max_tokens" in body else Reply()
 
-    with StubServer(behave) as server:
+    with ScriptedEndpoint(behave) as server:
         got = complete(server, *[ask()] * 3, connections=3)
         assert [reply.text for reply in got] == ["OK"] * 3
         assert [reply.attempts for reply in got] == [2, 2, 2]
@@ -256,7 +256,7 @@ def test_a_server_that_wants_the_other_name_for_max_tokens_gets_it():
 
 
 def test_no_more_calls_are_under_way_than_connections():
-    with StubServer(lambda *_: Reply(delay=0.02, until=lambda: server.peak >= 3)) as server:
+    with ScriptedEndpoint(lambda *_: Reply(delay=0.02, until=lambda: server.peak >= 3)) as server:
         complete(server, *(ask(str(i)) for i in range(12)), connections=3)
         assert (server.requests, server.peak) == (12, 3)
 
@@ -268,7 +268,7 @@ def test_attempts_add_up_to_what_a_flaky_server_saw():
         rng = Random(number)
         return rng.choice(troubles) if rng.random() < 0.5 else Reply("fine")
 
-    with StubServer(behave) as server:
+    with ScriptedEndpoint(behave) as server:
         got = complete(
             server, *(ask(str(i)) for i in range(60)), connections=8, retries=replace(QUICK, most=30)
         )
@@ -277,7 +277,7 @@ def test_attempts_add_up_to_what_a_flaky_server_saw():
 
 
 def test_a_model_may_be_used_again_after_it_was_closed():
-    with StubServer() as server:
+    with ScriptedEndpoint() as server:
         model = HttpModel(server.url)
         for _ in range(2):
 
@@ -291,7 +291,7 @@ def test_a_model_may_be_used_again_after_it_was_closed():
 
 
 def test_a_cancelled_call_gives_its_slot_back():
-    with StubServer([Hang(), Reply("fine")]) as server:
+    with ScriptedEndpoint([Hang(), Reply("fine")]) as server:
 
         async def run():
             model = HttpModel(server.url, connections=1)
@@ -311,7 +311,7 @@ def test_a_cancelled_call_gives_its_slot_back():
 )
 def test_the_key_is_nowhere_to_be_read(trouble, caplog, capfd):
     caplog.set_level(logging.DEBUG)
-    with StubServer([trouble or Reply()], api_key="another" if trouble is None else None) as server:
+    with ScriptedEndpoint([trouble or Reply()], api_key="another" if trouble is None else None) as server:
         with pytest.raises(ModelError) as caught:
             one(server, api_key=KEY, retries=replace(QUICK, most=1))
         assert KEY in server.headers[0]["Authorization"]

@@ -14,7 +14,7 @@ from caps.models.fleet import FleetModel, WeightedAddress
 from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel, to_reply
 from caps.models.scripted import ScriptedModel
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint
 from waiting import until
 
 WHOLE = Completion(
@@ -203,7 +203,7 @@ def test_a_journal_that_cannot_store_stops_the_call(journal):
 )
 def test_no_call_takes_the_place_of_one_whose_reply_is_not_stored_yet(tmp_path, connect):
     path = tmp_path / "j.sqlite"
-    with StubServer([Reply("fine")]) as server, Journal.open(path) as journal:
+    with ScriptedEndpoint([Reply("fine")]) as server, Journal.open(path) as journal:
 
         async def run():
             model = JournaledModel(connect(server.url, connections=3), journal)
@@ -224,7 +224,7 @@ def test_no_call_takes_the_place_of_one_whose_reply_is_not_stored_yet(tmp_path, 
 
 def test_neither_prompt_nor_key_is_in_the_file(tmp_path):
     path = tmp_path / "j.sqlite"
-    with StubServer([Reply("an answer")]) as server, Journal.open(path) as journal:
+    with ScriptedEndpoint([Reply("an answer")]) as server, Journal.open(path) as journal:
 
         async def run():
             model = JournaledModel(HttpModel(server.url, "sk-secret-key"), journal)
@@ -239,7 +239,7 @@ def test_neither_prompt_nor_key_is_in_the_file(tmp_path):
 
 
 def test_a_real_server_is_asked_once_for_each_request(journal):
-    with StubServer(lambda body, _: Reply(f"to {body['messages'][0]['content']}")) as server:
+    with ScriptedEndpoint(lambda body, _: Reply(f"to {body['messages'][0]['content']}")) as server:
 
         async def run():
             model = JournaledModel(HttpModel(server.url, connections=16), journal)

@@ -12,8 +12,7 @@ from tokenizers.processors import TemplateProcessing
 
 import caps
 from caps.models.tokenizing import Tokenizer
-from judging import better_quality_wins, cases, write_cases
-from models.server import Raw, StubServer
+from caps.testing import Raw, ScriptedEndpoint, better_quality_wins, cases, write_cases
 from shell import caps as command
 
 
@@ -61,7 +60,7 @@ def test_a_plan_counts_with_it(path, tmp_path):
 
 def test_usage_that_a_server_does_not_report_is_counted_with_it(path):
     case = cases(1)[0]
-    with StubServer(without_usage) as server:
+    with ScriptedEndpoint(without_usage) as server:
         where = {"model": "stub", "base_url": server.url, "strategy": "knockout"}
         guessed = caps.select_sync(case, **where)
         counted = caps.select_sync(case, tokenizer=path, **where)
@@ -75,7 +74,7 @@ def test_usage_that_a_server_does_not_report_is_counted_with_it(path):
 
 def test_usage_that_a_server_reports_stays(path):
     case = cases(1)[0]
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         where = {"model": "stub", "base_url": server.url}
         assert (
             caps.select_sync(case, tokenizer=path, **where).tokens == caps.select_sync(case, **where).tokens
@@ -84,7 +83,7 @@ def test_usage_that_a_server_reports_stays(path):
 
 def test_replies_kept_before_are_counted_with_it_too(path, tmp_path):
     case = cases(1)[0]
-    with StubServer(without_usage) as server:
+    with ScriptedEndpoint(without_usage) as server:
         where = {"model": "stub", "base_url": server.url, "journal": tmp_path / "journal.sqlite"}
         caps.select_sync(case, **where)
         asked = server.requests
@@ -96,7 +95,7 @@ def test_replies_kept_before_are_counted_with_it_too(path, tmp_path):
 
 def test_a_file_that_is_no_tokenizer_is_refused_before_anything_is_asked(tmp_path):
     (tmp_path / "no.json").write_text('{"model": 1}')
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         where = {"model": "stub", "base_url": server.url}
         with pytest.raises(caps.SettingError, match=r"no\.json: is no tokenizer\.json"):
             caps.select_sync(cases(1)[0], tokenizer=tmp_path / "no.json", **where)

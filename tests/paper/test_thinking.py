@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from judging import better_quality_wins, write_cases
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, write_cases
 from shell import caps
 
 STUDY = """
@@ -63,7 +62,7 @@ def thinks(body: dict, number: int) -> Reply:
 def test_a_judge_with_room_to_think_is_read_and_one_without_is_not(tmp_path, given, readable):
     (tmp_path / "study.toml").write_text(STUDY)
     write_cases(tmp_path / "cases.jsonl", 2, n=8)
-    with StubServer(thinks) as server:
+    with ScriptedEndpoint(thinks) as server:
         done = caps(
             "bench", tmp_path / "study.toml", "--base-url", server.url, "--no-journal", "--out",
             tmp_path / "out", "--json", "--quiet", "--keep-going", *given,
@@ -104,7 +103,7 @@ def test_one_command_runs_several_studies_forecasts_their_price_and_writes_one_p
     (tmp_path / "one.toml").write_text(ONE.replace("NAME", "first"))
     (tmp_path / "two.toml").write_text(ONE.replace("NAME", "second").replace('"One"', '"Two"'))
     write_cases(tmp_path / "cases.jsonl", 2, n=4)
-    with StubServer(better_quality_wins) as server:
+    with ScriptedEndpoint(better_quality_wins) as server:
         words = ["bench", tmp_path / "all.toml", "--model", "stub", "--base-url", server.url, "--out",
                  tmp_path / "out", "--journal", tmp_path / "journal.sqlite",
                  "--price-input", "1", "--price-output", "2"]  # fmt: skip

@@ -15,7 +15,7 @@ from caps.judging.llm import LevelModel, LlmJudge
 from caps.models.scripted import ScriptedModel
 from caps.prompts.criteria import LONGEST, parse_criteria, take_criteria
 from caps.runner import Runner
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint
 from shell import caps
 
 PAIR = Pairing(0, 1, Level.FULL)
@@ -129,7 +129,7 @@ def says(body: dict, number: int) -> Reply:
 def test_result_lines_and_rulings_report_each_criterion_and_a_replay_agrees(tmp_path):
     (tmp_path / "cases.jsonl").write_text(json.dumps(case_row(case_of("a", "b", criteria=()))) + "\n")
     out = tmp_path / "out"
-    with StubServer(says) as server:
+    with ScriptedEndpoint(says) as server:
         done = caps(
             "select", tmp_path / "cases.jsonl", "--model", "stub", "--base-url", server.url, "--strategy", "caps",
             "--criteria", "; ".join(TWO), "--journal", tmp_path / "j.sqlite", "--out", out,
@@ -149,7 +149,7 @@ def test_result_lines_and_rulings_report_each_criterion_and_a_replay_agrees(tmp_
 
 
 def test_criteria_are_part_of_the_journal_key(tmp_path):
-    with StubServer(says) as server:
+    with ScriptedEndpoint(says) as server:
         common = {
             "model": "stub",
             "base_url": server.url,

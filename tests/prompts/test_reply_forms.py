@@ -14,8 +14,7 @@ from caps.models.scripted import ScriptedModel
 from caps.prompts.confidence import weigh
 from caps.prompts.grammar import sentences
 from caps.prompts.reply_forms import REPLIES, TAGS, held_to, read_json
-from judging import write_cases
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status, write_cases
 from prompts.shown import ASKS
 from shell import caps
 
@@ -146,7 +145,7 @@ def obeys(body: dict, number: int) -> Reply:
 )
 def test_what_a_server_holds_replies_to_is_found_out_and_recorded(tmp_path, holds, reply, found, field):
     cases, out = write_cases(tmp_path / "cases.jsonl", 1), tmp_path / "out"
-    with StubServer(obeys, holds=holds) as server:
+    with ScriptedEndpoint(obeys, holds=holds) as server:
         words = (
             "select", cases, "--model", "stub", "--base-url", server.url, "--strategy", "caps", "--reply", reply,
             "--journal", tmp_path / "j.sqlite", "--out", out,
@@ -166,7 +165,9 @@ def test_what_a_server_holds_replies_to_is_found_out_and_recorded(tmp_path, hold
 
 def test_a_form_that_a_server_does_not_hold_to_is_refused_before_anything_is_judged():
     for behaviour in (Reply("OK"), Status(400, {"error": {"message": "response_format is not supported"}})):
-        with StubServer(lambda body, _, said=behaviour: said if asked_as(body) else Reply("OK")) as server:
+        with ScriptedEndpoint(
+            lambda body, _, said=behaviour: said if asked_as(body) else Reply("OK")
+        ) as server:
             with pytest.raises(
                 MissingFeatureError, match="holds replies to no form of json: it refuses or ignores"
             ):
@@ -185,7 +186,7 @@ def test_a_server_that_refuses_the_form_in_the_middle_of_a_run_fails_the_case_al
         for i in range(2)
     ]
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with StubServer(broken, holds=("json",)) as server:
+    with ScriptedEndpoint(broken, holds=("json",)) as server:
         done = caps(
             "select", tmp_path / "cases.jsonl", "--model", "stub", "--base-url", server.url, "--reply", "json",
             "--strategy", "caps", "--journal", tmp_path / "j.sqlite",

@@ -10,10 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from judging import better_quality_wins, case_line, spread
-from models.server import Reply, StubServer
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, case_line, spread
 from shell import caps
 
 FOLDER = Path(__file__).parent / "outputs"
@@ -85,7 +82,7 @@ def commands(folder: Path, url: str) -> Iterator[tuple[str, list[object]]]:
 def record(folder: Path) -> dict[str, str]:
     """What each command printed; what differs from run to run is replaced by a word."""
     found = {}
-    with StubServer(answer) as server:
+    with ScriptedEndpoint(answer) as server:
         for name, words in commands(folder, server.url):
             done = caps(*words)
             text = f"exit {done.returncode}\n{done.stdout}" + (

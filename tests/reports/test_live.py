@@ -13,8 +13,8 @@ from caps.core.types import Case, Problem
 from caps.costs.prices import Price
 from caps.reports.live import HOST, LiveReport
 from caps.runs.progress_file import ProgressFile
+from caps.testing import write_cases
 from cli.test_batch import batch, begin, provide, written
-from judging import write_cases
 from running import run_cases
 
 

@@ -29,7 +29,7 @@ from caps.reports.report import (
     receipts,
     run_page,
 )
-from judging import case_line, spread
+from caps.testing import case_line, spread
 from playing import erratic, field_of, played
 from reports.test_html import read
 from running import by_quality, run_cases

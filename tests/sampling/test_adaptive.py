@@ -11,8 +11,7 @@ from caps.config import Keys, RunConfig
 from caps.core.types import Case, Problem
 from caps.runner import Runner
 from caps.solving import solve_case
-from judging import better_quality_wins
-from models.server import Hang, Reply, Status, StubServer
+from caps.testing import Hang, Reply, ScriptedEndpoint, Status, better_quality_wins
 from waiting import wait_until
 
 LONG = "and then " * 800  # a sample is worth judging only if it is not far cheaper than a verdict
@@ -40,7 +39,7 @@ def solve(server, case=None, **settings):
 
 
 def test_agreement_ends_it_early_and_the_ledger_counts_what_the_server_counted(tmp_path):
-    with StubServer(saying(7)) as server:
+    with ScriptedEndpoint(saying(7)) as server:
         found = solve(server, journal=str(tmp_path / "j.sqlite"))
         assert found.outcome.selection.facts["probability"] > 0.85
         (ledger,) = found.adapted.ledgers
@@ -50,7 +49,7 @@ def test_agreement_ends_it_early_and_the_ledger_counts_what_the_server_counted(t
 
 
 def test_disagreement_is_judged_and_both_costs_add_up_to_the_servers(tmp_path):
-    with StubServer(saying(3, 8, 5, 8, 3, 4)) as server:
+    with ScriptedEndpoint(saying(3, 8, 5, 8, 3, 4)) as server:
         found = solve(server, journal=str(tmp_path / "j.sqlite"), max_n=8)
         judged = found.outcome.ledger.total()
         (ledger,) = found.adapted.ledgers
@@ -63,7 +62,7 @@ def test_disagreement_is_judged_and_both_costs_add_up_to_the_servers(tmp_path):
 
 
 def test_the_same_question_again_is_answered_from_the_journal_in_the_same_order(tmp_path):
-    with StubServer(saying(3, 8, 5, 8, 3, 4)) as server:
+    with ScriptedEndpoint(saying(3, 8, 5, 8, 3, 4)) as server:
         first = solve(server, journal=str(tmp_path / "j.sqlite"), max_n=8)
         asked = server.requests
         again = solve(server, journal=str(tmp_path / "j.sqlite"), max_n=8)
@@ -74,14 +73,14 @@ def test_the_same_question_again_is_answered_from_the_journal_in_the_same_order(
 
 
 def test_samples_of_a_fixed_number_are_reused(tmp_path):
-    with StubServer(saying(7)) as server:
+    with ScriptedEndpoint(saying(7)) as server:
         solve_sync("What is it?", n=2, domain="math", model="m", base_url=server.url, journal=tmp_path / "j")
         found = solve(server, journal=str(tmp_path / "j"))
         assert found.adapted.ledgers[0].replayed == 2
 
 
 def test_a_straggler_is_cancelled_once_the_choice_is_settled_and_estimated():
-    with StubServer(saying(7, late=(1,))) as server:
+    with ScriptedEndpoint(saying(7, late=(1,))) as server:
         found = solve(server)
         (ledger,) = found.adapted.ledgers
         assert ledger.cancelled == 1
@@ -93,7 +92,7 @@ def test_a_straggler_is_cancelled_once_the_choice_is_settled_and_estimated():
 
 def test_without_any_sample_there_is_an_error_and_no_empty_answer():
     never = pytest.raises(CapsError, match="none of its 4 samples succeeded")
-    with StubServer([Status(400, "never")]) as server, never:
+    with ScriptedEndpoint([Status(400, "never")]) as server, never:
         solve_sync("What?", n="auto", max_n=4, model="m", base_url=server.url)
 
 
@@ -104,7 +103,7 @@ def test_a_budget_covers_samples_and_verdicts_and_ends_with_the_best_so_far():
         usage, judged = found.adapted.ledgers[0].usage, found.outcome.ledger.total()
         return usage.prompt + usage.output + judged.asked + judged.output
 
-    with StubServer(saying(3, 8, 5, 8, 3, 4)) as server:
+    with ScriptedEndpoint(saying(3, 8, 5, 8, 3, 4)) as server:
         free = solve(server, **room)
         tight = solve(server, budget_tokens=6_000, **room)
         with pytest.raises(CapsError, match="the budget ended"):
@@ -122,7 +121,7 @@ def test_seconds_end_with_the_best_so_far():
             return Reply("so \\boxed{7}")
         return Reply("so \\boxed{8}", until=release.is_set)
 
-    with StubServer(behave) as server:
+    with ScriptedEndpoint(behave) as server:
         found = solve(server, budget_seconds=1.0)
         release.set()
     assert found.adapted.stopped == "time"
@@ -132,7 +131,10 @@ def test_seconds_end_with_the_best_so_far():
 
 def test_several_generators_each_with_their_own_address_key_and_price(monkeypatch):
     monkeypatch.setenv("SECOND_KEY", "sk-second")
-    with StubServer(saying(3, 4, 5)) as first, StubServer(saying(7), api_key="sk-second") as second:
+    with (
+        ScriptedEndpoint(saying(3, 4, 5)) as first,
+        ScriptedEndpoint(saying(7), api_key="sk-second") as second,
+    ):
         tables = (
             {"model": "one", "price_input": 1.0, "price_output": 4.0},
             {
@@ -177,7 +179,7 @@ def test_rewritten_samples_are_written_from_the_others_and_confirm_nothing(tmp_p
             return Reply("quality=0.9 so \\boxed{9}")
         return Reply(f"quality=0.{body['seed'] % 3 + 1} so \\boxed{{{body['seed'] % 3}}}")
 
-    with StubServer(behave) as server:
+    with ScriptedEndpoint(behave) as server:
         found = solve(server, method="aggregate", max_n=6)
         independent, rewriting = found.adapted.ledgers
         assert independent.started > 0
@@ -206,7 +208,7 @@ def test_an_interrupted_question_continues_where_it_stopped(tmp_path):
         await asyncio.gather(task, return_exceptions=True)
 
     case = Case("1", Problem.of("What is it?"), (), "math")
-    with StubServer(behave) as server:
+    with ScriptedEndpoint(behave) as server:
         config = RunConfig(
             model="m", base_url=(server.url,), samples="auto", journal=str(tmp_path / "j.sqlite")
         )

@@ -10,7 +10,7 @@ from caps.models.base import Completion
 from caps.registry import PRESETS
 from caps.sampling.methods import Independent, make_preset
 from caps.sampling.sampler import interface_of, summarize_logprobs
-from models.server import Reply, Status, StubServer
+from caps.testing import Reply, ScriptedEndpoint, Status
 from sampling.drawing import draw, problem, run, sampler_of, texts
 
 PAPER = {"top_p": 0.95, "top_k": -1, "max_tokens": 32768}
@@ -27,7 +27,7 @@ SENT = {
 @pytest.mark.parametrize("name", PRESETS.table)
 def test_requests_carry_exactly_what_the_preset_says(name):
     problems = [problem("a", "code"), problem("b", "math")]
-    with StubServer() as server:
+    with ScriptedEndpoint() as server:
         draw(server, problems, n=2, preset=make_preset(name), max_connections=1)
     heat = {"small": (0.5, 0.5)}.get(name, (0.6, 1.0))
     for body, temperature, seed in zip(
@@ -39,7 +39,7 @@ def test_requests_carry_exactly_what_the_preset_says(name):
 
 def test_what_is_left_to_the_server_is_not_sent_and_extras_of_the_user_win():
     preset = make_preset("qwen3-4b-thinking", {"temperature_math": "-1", "seed": "7"})
-    with StubServer() as server:
+    with ScriptedEndpoint() as server:
         draw(server, [problem()], n=1, preset=preset, extra={"top_k": 20, "seed": None})
     (body,) = server.bodies
     assert not {"temperature", "seed"} & set(body)
@@ -51,7 +51,7 @@ def test_the_i_th_sample_is_the_i_th_draw_and_cases_come_in_the_order_of_input()
         name = body["messages"][-1]["content"].split()[1]
         return Reply(f"{name} seed {body['seed']}", delay=0.05 if name.startswith("0") else 0)
 
-    with StubServer(reply) as server:
+    with ScriptedEndpoint(reply) as server:
         found = draw(server, [problem(str(i)) for i in range(6)], n=3, max_connections=8)
     assert [one.name for one in found] == [str(i) for i in range(6)]
     for i, one in enumerate(found):
@@ -59,7 +59,7 @@ def test_the_i_th_sample_is_the_i_th_draw_and_cases_come_in_the_order_of_input()
 
 
 def test_more_samples_later_pay_only_for_those_that_are_new(tmp_path):
-    with StubServer(lambda _, number: Reply(f"reply {number}")) as server:
+    with ScriptedEndpoint(lambda _, number: Reply(f"reply {number}")) as server:
         first = draw(server, [problem()], n=3, journal=tmp_path / "j.sqlite")
         again = draw(server, [problem()], n=5, journal=tmp_path / "j.sqlite")
         assert server.requests == 5
@@ -75,7 +75,7 @@ def test_problems_are_read_only_as_far_as_needed_and_connections_are_kept_busy()
             ahead.append(i - server.requests // 4)
             yield problem(str(i))
 
-    with StubServer([Reply(delay=0.01)]) as server:
+    with ScriptedEndpoint([Reply(delay=0.01)]) as server:
         draw(server, source(server), n=4, max_connections=6)
         assert server.peak == 6
     assert max(ahead) <= 4
@@ -85,7 +85,7 @@ def test_a_failed_sample_is_told_and_the_others_stand():
     def reply(body, number):
         return Status(400, "this one not") if body["seed"] == 1235 else Reply(f"{body['seed']}")
 
-    with StubServer(reply) as server:
+    with ScriptedEndpoint(reply) as server:
         (sampled,) = draw(server, [problem()], n=3)
     assert texts(sampled) == ["1234", "1236"]
     (lost,) = [sample for sample in sampled.samples if sample.candidate is None]
@@ -112,7 +112,7 @@ def test_a_refused_key_ends_the_run_at_once():
 
 def test_reasoning_is_kept_before_the_answer_where_the_evidence_finds_it():
     reply = Reply("So \\boxed{4}", message={"reasoning_content": "2 + 2 is 4"})
-    with StubServer([reply]) as server:
+    with ScriptedEndpoint([reply]) as server:
         (sampled,) = draw(server, [problem()], n=1)
     (candidate,) = sampled.case.candidates
     assert candidate.text == "<think>\n2 + 2 is 4\n</think>\n\nSo \\boxed{4}"
@@ -130,7 +130,7 @@ def test_an_empty_reply_is_no_candidate_and_what_it_cost_is_known():
 
 def test_a_budget_holds_and_what_it_could_not_pay_for_is_told():
     preset = make_preset("default", {"max_tokens": "100"})
-    with StubServer() as server:
+    with ScriptedEndpoint() as server:
         (sampled,) = draw(server, [problem()], n=20, preset=preset, budget_total_tokens=400)
         assert 1 < server.requests < 20
         assert sum(server.tokens.values()) <= 400
@@ -140,7 +140,7 @@ def test_a_budget_holds_and_what_it_could_not_pay_for_is_told():
 
 def test_log_probabilities_are_summarized_where_they_are_asked_for():
     tokens = [{"token": "a", "logprob": -1.0}, {"token": "b", "logprob": -0.5}]
-    with StubServer([Reply("ab", logprobs=tokens)]) as server:
+    with ScriptedEndpoint([Reply("ab", logprobs=tokens)]) as server:
         (asked,) = draw(server, [problem()], n=1, logprobs=True)
         assert server.bodies[0]["logprobs"] is True
         draw(server, [problem()], n=1)
@@ -159,7 +159,7 @@ def test_one_doubtful_passage_shows_in_the_lowest_window_and_a_doubtful_end_in_t
 
 
 def test_a_server_without_log_probabilities_is_found_by_one_call():
-    with StubServer() as server, pytest.raises(MissingFeatureError):
+    with ScriptedEndpoint() as server, pytest.raises(MissingFeatureError):
         draw(server, [problem()], logprobs=True, probe=True)
     assert server.requests == 1
 

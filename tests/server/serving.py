@@ -1,80 +1,16 @@
-"""A running `caps serve`: as a process of its own, or as an application inside this one."""
+"""The application of a server inside this process, called without a socket."""
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from io import StringIO
 from typing import Any
-
-from aiohttp import web
 
 from caps.config import Keys, RunConfig
 from caps.models.endpoints import Endpoint
 from caps.runner import Runner
 from caps.server.app import ServerConfig, open_app
 from caps.server.telemetry import JsonLog
-from judging import better_quality_wins
-from models.server import Reply, StubServer
-from shell import CAPS
-from waiting import PATIENCE
-
-
-def asked(text: str = "vary", model: str = "caps/m", **more: object) -> dict[str, Any]:
-    return {"model": model, "messages": [{"role": "user", "content": text}], **more}
-
-
-def is_judge(body: dict) -> bool:
-    return "BEGIN CANDIDATE" in str(body["messages"][0]["content"])
-
-
-def upstream(body: dict, number: int) -> Reply:
-    """Judges by quality; as a writer, the word `vary` brings answers of rising quality, any other one answer."""
-    if is_judge(body):
-        return better_quality_wins(body)
-    if body["messages"][-1]["content"] == "vary":
-        return Reply(f"With quality=0.{10 + number % 80} it is \\boxed{{{number}}}")
-    return Reply("It is 4.")
-
-
-class OtherApis(StubServer):
-    """A model server that has the Responses API and the Messages API too."""
-
-    def add_routes(self, app: web.Application) -> None:
-        for path in ("responses", "messages", "messages/count_tokens", "embeddings", "completions"):
-            app.router.add_post(f"/v1/{path}", self._complete)
-
-
-class Running:
-    """A server in a process of its own; `lines` are what it logged, once it has ended."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.url = json.loads(process.stderr.readline())["url"]
-        self.port = int(self.url.rpartition(":")[2].partition("/")[0])
-        self.lines: list[dict] = []
-
-    def end(self, sign: int = signal.SIGTERM) -> int:
-        self.process.send_signal(sign)
-        _, said = self.process.communicate(timeout=PATIENCE)
-        self.lines += [json.loads(line) for line in said.splitlines()]
-        return self.process.returncode
-
-
-@contextmanager
-def running(base_url: str, *words: object, **environment: str) -> Iterator[Running]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("CAPS_", "OPENAI_"))}
-    command = [str(CAPS), "serve", "--base-url", base_url, "--port", "0", *map(str, words)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**clean, **environment})
-    try:
-        yield Running(process)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
 
 
 class Answer:

@@ -8,8 +8,8 @@ from caps.config import Keys, RunConfig
 from caps.core.errors import SettingError
 from caps.runner import Runner
 from caps.server.app import ServerConfig
-from models.server import Hang, Reply, StubServer
-from server.serving import asked, inside, is_judge, upstream
+from caps.testing import Hang, Reply, ScriptedEndpoint, asked, is_judge, upstream
+from server.serving import inside
 from waiting import wait_until
 
 
@@ -23,7 +23,7 @@ def ask(url, *bodies, config=None):
 
 
 def test_agreement_is_answered_without_waiting_for_a_straggler_which_is_cancelled():
-    with StubServer(lambda _, number: Hang() if number == 1 else Reply("It is \\boxed{4}")) as server:
+    with ScriptedEndpoint(lambda _, number: Hang() if number == 1 else Reply("It is \\boxed{4}")) as server:
         (answer,) = ask(server.url, asked("2 + 2?"))
         wait_until(lambda: server.busy == 0)
     said = answer.json
@@ -37,7 +37,7 @@ def test_agreement_is_answered_without_waiting_for_a_straggler_which_is_cancelle
 
 def test_a_client_may_ask_for_auto_and_for_n_choices():
     auto = {"n": "auto", "max_n": 6, "target": 0.9}
-    with StubServer(upstream) as server:
+    with ScriptedEndpoint(upstream) as server:
         answer, wrong = ask(
             server.url, asked(n=3, caps=auto), asked(caps={**auto, "max_n": 99}), config={"samples": 8}
         )
@@ -50,7 +50,7 @@ def test_a_client_may_ask_for_auto_and_for_n_choices():
 @pytest.mark.parametrize("n", ["auto", 8])
 def test_a_budget_of_tokens_covers_samples_and_verdicts(n):
     limited = [{"n": n, "budget_tokens": tokens} for tokens in (0, 200, 2000)]
-    with StubServer(upstream) as server:
+    with ScriptedEndpoint(upstream) as server:
         bodies = [asked(max_tokens=50, caps=one) for one in ({"n": n}, *limited)]
         free, none, few, most = (answer.json for answer in ask(server.url, *bodies))
         sent = len(server.bodies)
@@ -65,7 +65,7 @@ def test_a_budget_of_tokens_covers_samples_and_verdicts(n):
 
 
 def test_streaming_clients_may_follow_the_progress():
-    with StubServer(upstream) as server:
+    with ScriptedEndpoint(upstream) as server:
         body = asked("4?", stream=True, stream_options={"include_progress": True, "include_usage": True})
         streamed, plain = ask(server.url, body, asked("4?", stream=True))
     events = [
@@ -85,7 +85,7 @@ def test_a_virtual_model_asks_several_models_and_says_who_wrote_the_winner():
         return Reply("It is \\boxed{4}" if body["model"] == "large" else f"It is \\boxed{{{number + 10}}}")
 
     table = {"team": {"generators": ["small", "large"], "judge": "large", "max_n": 12}}
-    with StubServer(team, models=("small", "large")) as server:
+    with ScriptedEndpoint(team, models=("small", "large")) as server:
         question = asked("2 + 2?", model="caps/team")
         answer, *again, listed = ask(
             server.url, question, question, question, None, config={"models": table, "samples": 8}
@@ -119,6 +119,6 @@ def test_a_wrong_virtual_model_is_named_before_the_server_starts(table, said):
 
 
 def test_where_every_sample_fails_there_is_an_error():
-    with StubServer([Reply("")]) as server:
+    with ScriptedEndpoint([Reply("")]) as server:
         (answer,) = ask(server.url, asked("2 + 2?"), config={"max_n": 3})
     assert answer.status == 502

@@ -9,9 +9,20 @@ import openai
 import pytest
 
 from caps.server.admission import Limits
-from models.server import Pieces, Raw, Reply, Status, StubServer
+from caps.testing import (
+    ManyApis,
+    Pieces,
+    Raw,
+    Reply,
+    ScriptedEndpoint,
+    Status,
+    asked,
+    is_judge,
+    running,
+    upstream,
+)
 from server.fuzzing import APIS, fuzz
-from server.serving import OtherApis, asked, inside, is_judge, running, upstream
+from server.serving import inside
 from waiting import until
 
 PICTURE = "iVBORw0KGgoAAAANSUhEUg=="
@@ -39,7 +50,7 @@ def behave(body, number):
 
 @pytest.fixture(scope="module")
 def stub():
-    with StubServer(behave, models=("m",)) as running_stub:
+    with ScriptedEndpoint(behave, models=("m",)) as running_stub:
         yield running_stub
 
 
@@ -304,7 +315,7 @@ def test_a_full_queue_is_reported_in_the_form_of_each_api():
         go.set()
         return [await first, *refused]
 
-    with StubServer([Reply("same", until=go.is_set)]) as stub:
+    with ScriptedEndpoint([Reply("same", until=go.is_set)]) as stub:
         answers = inside(stub.url, work, limits=Limits(max_concurrent=1, max_waiting=0))
     assert [one.status for one in answers] == [200, 429, 429]
     assert [one.json["error"]["type"] for one in answers[1:]] == ["rate_limit_error"] * 2
@@ -320,7 +331,9 @@ def test_an_error_after_the_first_heartbeat_is_an_event_of_the_api(api):
         body = {**given, "model": "caps/m", "stream": True, "caps": {"n": 1}}
         return await call(path=f"/v1/{api}", body=body, on_body=received.append)
 
-    with StubServer([Status(400, {"error": {"message": "no"}}, until=lambda: len(received) > 1)]) as stub:
+    with ScriptedEndpoint(
+        [Status(400, {"error": {"message": "no"}}, until=lambda: len(received) > 1)]
+    ) as stub:
         said = inside(stub.url, work, heartbeat=0.05).body.decode()
     events = [json.loads(line[6:]) for line in said.splitlines() if line.startswith("data: ")]
     names = [line[7:] for line in said.splitlines() if line.startswith("event: ")]
@@ -336,7 +349,7 @@ def test_an_error_after_the_first_heartbeat_is_an_event_of_the_api(api):
 
 def test_other_models_are_forwarded_with_the_version_of_the_api():
     whole = Pieces((b"event: message_start\n", b"data: {}\n\n"), lambda: True)
-    with OtherApis([whole]) as stub:
+    with ManyApis([whole]) as stub:
 
         async def work(call):
             head = {"anthropic_version": "2023-06-01", "x_api_key": "any"}
@@ -360,7 +373,7 @@ def test_tokens_of_forwarded_messages_are_counted_with_those_read_from_a_cache()
         "cache_creation_input_tokens": 2,
         "output_tokens": 7,
     }
-    with OtherApis([Raw(json.dumps({"type": "message", "usage": usage}).encode())]) as stub:
+    with ManyApis([Raw(json.dumps({"type": "message", "usage": usage}).encode())]) as stub:
 
         async def work(call):
             await call(path="/v1/messages", body=message(model="m"))
@@ -392,7 +405,7 @@ def test_large_requests_virtual_models_and_the_other_name_of_the_limit():
         ]
 
     table = {"team": {"generators": ["small", "large"], "max_n": 4}}
-    with StubServer(picky) as stub:
+    with ScriptedEndpoint(picky) as stub:
         plain, team, wrong = inside(stub.url, work, config_={"models": table, "samples": 2})
     assert plain.json["content"][0]["text"] == "It is \\boxed{4}"
     assert team.json["caps"]["model"] in ("small", "large")
@@ -408,7 +421,7 @@ def test_streams_may_be_followed_in_each_api():
             await call(path="/v1/responses", body={"model": "caps/m", "input": "4?", **more}),
         ]
 
-    with StubServer(upstream) as stub:
+    with ScriptedEndpoint(upstream) as stub:
         answers = inside(stub.url, work, config_={"samples": "auto"})
     for answer in answers:
         assert b'"progress":' in answer.body
@@ -418,7 +431,7 @@ def test_streams_may_be_followed_in_each_api():
 @pytest.mark.parametrize("api", APIS)
 def test_no_request_causes_a_500(api):
     reply = json.dumps({"choices": [{"message": {"content": "same"}}]}).encode()
-    with OtherApis([Raw(reply)]) as stub:
+    with ManyApis([Raw(reply)]) as stub:
         statuses = inside(
             stub.url,
             lambda call: fuzz(call, api, seed=11, count=600),

@@ -9,8 +9,7 @@ import threading
 import openai
 import pytest
 
-from models.server import Half, Pieces, Reply, Status, StubServer
-from server.serving import is_judge, running, upstream
+from caps.testing import Half, Pieces, Reply, ScriptedEndpoint, Status, is_judge, running, upstream
 from waiting import PATIENCE
 
 TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}]
@@ -48,7 +47,7 @@ def behave(body, number):
 
 @pytest.fixture(scope="module")
 def stub():
-    with StubServer(behave, models=("m", "other")) as running_stub:
+    with ScriptedEndpoint(behave, models=("m", "other")) as running_stub:
         yield running_stub
 
 

@@ -9,7 +9,7 @@ from platformdirs import user_cache_path
 
 from caps.models.embedded import LlamaServer
 from caps.models.weights import default_weights
-from server.serving import running
+from caps.testing import running
 
 pytestmark = pytest.mark.xdist_group("llama.cpp")
 

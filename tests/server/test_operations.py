@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from models.server import Hang, Pieces, Raw, Reply, Status, StubServer
-from server.serving import asked, inside, upstream
+from caps.testing import Hang, Pieces, Raw, Reply, ScriptedEndpoint, Status, asked, upstream
+from server.serving import inside
 from shell import caps
 from waiting import until
 
@@ -35,7 +35,7 @@ def test_an_outage_of_the_upstream_makes_a_server_unready_and_leaves_it_alive():
         else:
             assert await probes() == {"/live": 200, "/ready": 503, "/health": 503}
 
-    with StubServer(upstream) as stub:
+    with ScriptedEndpoint(upstream) as stub:
         inside(stub.url, work, keys=("sk-1",), host="0.0.0.0")
     inside("http://127.0.0.1:9/v1", work, keys=("sk-1",), host="0.0.0.0")
 
@@ -50,7 +50,7 @@ def test_every_metric_of_the_dashboard_is_exported():
             re.findall(r"^# HELP (\S+)", (await call("GET", "/metrics")).body.decode(), re.MULTILINE)
         )
 
-    with StubServer(upstream) as stub:
+    with ScriptedEndpoint(upstream) as stub:
         exported = {name.partition("{")[0] for name in inside(stub.url, work)}
     board = json.loads((DEPLOY / "grafana.json").read_text())
     queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
@@ -77,7 +77,7 @@ def test_probability_queue_time_latency_and_errors_are_measured():
     def sometimes(body, number):
         return Raw(b"no JSON") if number == 0 else upstream(body, number)
 
-    with StubServer(sometimes) as stub:
+    with ScriptedEndpoint(sometimes) as stub:
         selected, found = inside(stub.url, work)
     assert found["caps_probability_sum"] >= selected["probability"] > 0
     assert found['caps_queue_seconds_count{queue="request"}'] == 2
@@ -102,7 +102,7 @@ def test_a_client_that_leaves_is_counted_with_all_that_was_spent_for_it():
     def half(_, number):
         return Reply("an answer of some tokens") if number < 2 else Hang()
 
-    with StubServer(half) as stub:
+    with ScriptedEndpoint(half) as stub:
         found, line = inside(stub.url, work)
     assert line["status"] == 499
     reported = found['caps_tokens_total{kind="prompt",part="generation"}']
@@ -135,7 +135,7 @@ def test_forwarded_requests_are_counted(leaves_early):
         go_on.set()
         return await measured(call), json.loads(call.log.getvalue().splitlines()[0])
 
-    with StubServer([Pieces(parts, go_on.is_set)]) as stub:
+    with ScriptedEndpoint([Pieces(parts, go_on.is_set)]) as stub:
         found, line = inside(stub.url, work)
     estimated = "_estimated" if leaves_early else ""
     counted = [
@@ -166,7 +166,7 @@ def test_the_samples_of_the_first_request_go_out_at_once_and_fewer_after_an_over
             return Status(429, headers={"Retry-After": "0"})
         return Reply("It is 4.", until=lambda: number >= 12 or stub.requests >= 12)
 
-    with StubServer(held) as stub:
+    with ScriptedEndpoint(held) as stub:
         before, together, grown, after = inside(stub.url, work)
     assert before < 12, "the limit is otherwise found by trying"
     assert together == grown == 12
@@ -182,7 +182,7 @@ def test_kept_runs_can_be_shown_are_bounded_and_hold_no_key(tmp_path):
         await call(path="/v1/select", body=body)
         return await call(body=asked("vary", caps={"n": 4}))
 
-    with StubServer(upstream) as stub:
+    with ScriptedEndpoint(upstream) as stub:
         answer = inside(stub.url, work, key="sk-upstream-key", keep=tmp_path, keep_last=2)
     run = answer.headers["x-caps-run-id"]
     runs = {one.name for one in tmp_path.iterdir()} - {"notes"}

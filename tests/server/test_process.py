@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 
 from caps.cli.main import make_app
 from caps.core.errors import SettingError
-from models.server import Half, Raw, Reply, Reset, Status, StubServer
-from server.serving import asked, is_judge, running, upstream
+from caps.testing import Half, Raw, Reply, Reset, ScriptedEndpoint, Status, asked, is_judge, running, upstream
 from waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +74,7 @@ def test_a_server_rejects_slow_and_malformed_clients_and_finishes_running_reques
         return Reply("a\r\n\r\ndata: [DONE]\r\n\r\nHTTP/1.1 200 OK")
 
     with (
-        StubServer(behave) as stub,
+        ScriptedEndpoint(behave) as stub,
         running(stub.url, "--config", config, CAPS_SERVER_API_KEY=f"{KEY} other") as up,
     ):
         whole = post(asked())
@@ -128,7 +127,10 @@ def test_with_an_upstream_that_fails_in_every_third_call_every_client_gets_an_an
     def behave(body, number):
         return chance.choice(ways) if chance.random() < 0.3 else upstream(body, number)
 
-    with StubServer(behave) as stub, running(stub.url, "--max-seconds", 8, "--max-connections", 64) as up:
+    with (
+        ScriptedEndpoint(behave) as stub,
+        running(stub.url, "--max-seconds", 8, "--max-connections", 64) as up,
+    ):
         streams = [asked(caps={"n": 4}) for _ in range(24)]
         answers = asyncio.run(ask_all(up.url, streams))
         assert up.end() == 0

@@ -18,8 +18,8 @@ from caps.runner import Runner
 from caps.server.admission import Limits
 from caps.server.app import ServerConfig, create_app
 from caps.server.telemetry import JsonLog
-from models.server import Hang, Raw, Reply, Status, StubServer
-from server.serving import Inside, asked, inside, upstream
+from caps.testing import Hang, Raw, Reply, ScriptedEndpoint, Status, asked, upstream
+from server.serving import Inside, inside
 from waiting import until
 
 KEYS = ("sk-first-0001", "sk-second-0002")
@@ -27,7 +27,7 @@ KEYS = ("sk-first-0001", "sk-second-0002")
 
 @pytest.fixture(scope="module")
 def stub():
-    with StubServer(upstream, models=("m",)) as running:
+    with ScriptedEndpoint(upstream, models=("m",)) as running:
         yield running
 
 
@@ -119,7 +119,7 @@ def test_all_bodies_together_have_a_limit_and_count_until_they_are_answered():
         go.set()
         return await first, refused, await call(body=body)
 
-    with StubServer([Reply("same", until=go.is_set)]) as stub:
+    with ScriptedEndpoint([Reply("same", until=go.is_set)]) as stub:
         first, refused, later = inside(stub.url, work, limits=Limits(max_held=len(body) * 3 // 2))
     assert [one.status for one in (first, refused, later)] == [200, 503, 200]
     assert (refused.json["error"]["code"], refused.headers["retry-after"]) == ("too_busy", "1")
@@ -178,7 +178,7 @@ def test_requests_beyond_the_queue_are_rejected_and_the_others_answered():
         go.set()
         return await asyncio.gather(*visits)
 
-    with StubServer([Reply("same", until=go.is_set)]) as stub:
+    with ScriptedEndpoint([Reply("same", until=go.is_set)]) as stub:
         answers = inside(stub.url, work, limits=Limits(max_concurrent=2, max_waiting=2))
         assert sorted(one.status for one in answers) == [200, 200, 200, 200, 429, 429]
         assert {one.headers.get("retry-after") for one in answers} == {None, "1"}
@@ -189,7 +189,7 @@ def test_requests_that_wait_beyond_their_time_limit_are_rejected():
     async def work(call):
         return await asyncio.gather(*(call(body=asked(caps={"n": 1})) for _ in range(4)))
 
-    with StubServer([Reply("same"), Hang()]) as stub:
+    with ScriptedEndpoint([Reply("same"), Hang()]) as stub:
         late = inside(stub.url, work, limits=Limits(max_concurrent=1, max_seconds=1.5))
     assert {200, 503} <= {one.status for one in late} <= {200, 503, 504}
 
@@ -211,7 +211,7 @@ def test_errors_of_the_upstream_are_reported_without_its_address(behaviour, stat
         stream = await call(body=asked(stream=True, caps={"n": 2}))
         return plain, stream
 
-    with StubServer([behaviour]) as stub:
+    with ScriptedEndpoint([behaviour]) as stub:
         answers = inside(stub.url, work, limits=Limits(max_seconds=0.3) if code == "timeout" else Limits())
         address = stub.url.partition("//")[2].partition("/")[0]
     for one in answers:
@@ -240,7 +240,7 @@ def test_an_error_after_the_first_heartbeat_is_an_event():
     async def work(call):
         return await call(body=asked(stream=True, caps={"n": 1}), on_body=received.append)
 
-    with StubServer([Status(400, {"error": {"message": "no"}}, until=lambda: received)]) as stub:
+    with ScriptedEndpoint([Status(400, {"error": {"message": "no"}}, until=lambda: received)]) as stub:
         answer = inside(stub.url, work, heartbeat=0.05)
     events = [part for part in answer.body.decode().split("\n\n") if part.startswith("data: ")]
     assert answer.status == 200
@@ -251,7 +251,7 @@ def test_a_key_that_the_upstream_repeats_is_removed_when_forwarding():
     async def work(call):
         return await call(body=asked(model="other"))
 
-    with StubServer(api_key="right") as stub:
+    with ScriptedEndpoint(api_key="right") as stub:
         answer = inside(stub.url, work, key="wrong-secret-key")
     assert answer.status == 401
     assert "***" in answer.body.decode()
@@ -282,7 +282,7 @@ def test_a_client_that_disconnects_ends_the_work_upstream():
         await until(lambda: stub.busy == 0)
         return [json.loads(line)["status"] for line in call.log.getvalue().splitlines()]
 
-    with StubServer([Hang()]) as stub:
+    with ScriptedEndpoint([Hang()]) as stub:
         assert inside(stub.url, work, config_={"max_connections": 32}, heartbeat=0.05) == [499] * 6
 
 
@@ -318,7 +318,7 @@ def test_another_server_may_judge_without_seeing_the_key_of_the_first(stub):
     async def work(call):
         return await call(body=asked(caps={"n": 3}))
 
-    with StubServer(upstream) as other:
+    with ScriptedEndpoint(upstream) as other:
         answer = inside(stub.url, work, key="sk-writer", judge=Endpoint(other.url, "strict", "sk-judge"))
         assert {body["model"] for body in other.bodies} == {"strict"}
         assert {head["Authorization"] for head in other.headers} == {"Bearer sk-judge"}
@@ -408,7 +408,7 @@ def test_no_body_causes_a_500():
             assert answer.status in (200, 404) or set(answer.json) == {"error"}, payload
 
     reply = json.dumps({"choices": [{"message": {"content": "same"}}]}).encode()
-    with StubServer([Raw(reply)]) as stub:
+    with ScriptedEndpoint([Raw(reply)]) as stub:
         inside(stub.url, work, model="m", config_={"keep_going": True})
     assert {200, 400} <= seen
 

@@ -14,8 +14,8 @@ from caps.server.formats import MOST_PIECES, PIECE_CHARACTERS
 from caps.server.openai_format import completion_chunks
 from caps.server.requests import chat_problem, request_config
 from caps.server.responses_format import ResponseEvents
-from models.server import Hang, Reply, StubServer
-from server.serving import asked, inside, is_judge, upstream
+from caps.testing import Hang, Reply, ScriptedEndpoint, asked, is_judge, upstream
+from server.serving import inside
 
 HOSTILE = st.text() | st.sampled_from(
     ["data: [DONE]\n\ndata: {}\n\n", "\r\n\r\nSet-Cookie: a=b", "event: x\ndata: y\n\n", ": c\n\n", "\u2028\u0085\x00", "x" * (PIECE_CHARACTERS * MOST_PIECES + 1)]
@@ -137,7 +137,7 @@ def test_at_the_time_limit_the_best_answer_so_far_is_returned():
         bodies = [asked("any", caps={"n": n, "seconds": 1.5}) for n in (4, 2)]
         return [await call(body=body) for body in bodies]
 
-    with StubServer(slow) as stub:
+    with ScriptedEndpoint(slow) as stub:
         first, second = inside(stub.url, work)
     for answer in (first, second):
         assert answer.status == 200, answer.body
@@ -153,7 +153,7 @@ def test_a_judge_that_never_answers_leaves_a_provisional_answer():
     async def work(call):
         return await call(body=asked("vary", caps={"n": 3}))
 
-    with StubServer(upstream) as stub:
+    with ScriptedEndpoint(upstream) as stub:
         answer = inside(stub.url, work, limits=Limits(max_judge_tokens=10))
     assert (answer.status, answer.json["caps"]["provisional"]) == (200, True)
     assert answer.json["caps"]["causes"].keys() == {"budget"}
@@ -171,7 +171,7 @@ def test_the_same_request_has_the_same_pairings():
     async def seeded(call):
         return [(await call(body=asked(seed=1, caps={"n": 6}))).json["caps"]["order"] for _ in range(2)]
 
-    with StubServer(same) as stub:
+    with ScriptedEndpoint(same) as stub:
         first, second = inside(stub.url, seeded)
     assert first == second
     assert first[0] == 5

@@ -6,8 +6,8 @@ from caps.config import RunConfig
 from caps.core.errors import SettingError
 from caps.runner import Runner
 from caps.server.app import ServerConfig
-from models.server import StubServer
-from server.serving import asked, inside, upstream
+from caps.testing import ScriptedEndpoint, asked, upstream
+from server.serving import inside
 
 KEY = {"authorization": "Bearer right"}
 
@@ -16,7 +16,7 @@ def test_pages_are_open_and_may_run_nothing_but_their_own_script():
     async def work(app):
         return [await app("GET", path) for path in ("/", "/docs", "/recent", "/openapi.json")]
 
-    with StubServer(upstream) as server:
+    with ScriptedEndpoint(upstream) as server:
         home, docs, recent, description = inside(server.url, work, keys=("right",), recent=5)
     assert [one.status for one in (home, docs, recent, description)] == [200, 200, 401, 401]
     for page in (home, docs):
@@ -34,7 +34,7 @@ def test_recent_requests_are_kept_where_wanted_and_the_oldest_forgotten():
             assert (await app(body=asked(text))).status == 200
         return (await app("GET", "/recent")).json["requests"]
 
-    with StubServer(upstream) as server:
+    with ScriptedEndpoint(upstream) as server:
         kept = inside(server.url, work, recent=2)
         none = inside(server.url, work)
     assert [(one["question"], one["answer"]) for one in kept] == [
@@ -53,7 +53,7 @@ def test_only_the_named_origins_may_use_the_server_from_a_browser():
         refused = await app(body=asked(), origin="https://app.example", authorization="Bearer wrong")
         return preflight, other, refused
 
-    with StubServer(upstream) as server:
+    with ScriptedEndpoint(upstream) as server:
         preflight, other, refused = inside(server.url, work, keys=("right",), cors=("https://app.example",))
     allowed = "access-control-allow-origin"
     assert (preflight.status, preflight.headers[allowed]) == (200, "https://app.example")

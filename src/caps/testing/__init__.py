@@ -1,0 +1,49 @@
+"""For tests of plug-ins, scripts and benchmarks: a chat endpoint that replies as it is told, and small cases.
+
+    from caps.testing import ScriptedEndpoint, better_quality_wins, write_cases
+
+    with ScriptedEndpoint(better_quality_wins) as endpoint:
+        best = caps.best_sync("?", answers, model="stub", base_url=endpoint.url)
+    assert endpoint.requests == 3
+
+The endpoint is a real HTTP server on a thread of its own, so subprocesses can use it too. Nothing here is
+imported by the rest of caps.
+"""
+
+from caps.testing.cases import QUALITY, better_quality_wins, case_line, cases, spread, write_cases
+from caps.testing.endpoint import (
+    Half,
+    Hang,
+    Pieces,
+    Raw,
+    Reply,
+    Reset,
+    ScriptedEndpoint,
+    Status,
+    count_tokens,
+)
+from caps.testing.serving import ManyApis, RunningServer, asked, is_judge, running, upstream
+
+__all__ = [
+    "QUALITY",
+    "Half",
+    "Hang",
+    "ManyApis",
+    "Pieces",
+    "Raw",
+    "Reply",
+    "Reset",
+    "RunningServer",
+    "ScriptedEndpoint",
+    "Status",
+    "asked",
+    "better_quality_wins",
+    "case_line",
+    "cases",
+    "count_tokens",
+    "is_judge",
+    "running",
+    "spread",
+    "upstream",
+    "write_cases",
+]
