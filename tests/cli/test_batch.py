@@ -218,6 +218,7 @@ def test_hard_evidence_is_found_before_the_first_file(tmp_path):
     assert (tmp_path / "batch" / "selections.jsonl").read_text() == done.stdout
 
 
+@pytest.mark.slow
 def test_select_goes_on_with_the_batch_under_way_after_ctrl_c_and_after_a_kill(tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 3, n=8)
     with BatchServer(looks=10**6) as server:

@@ -94,6 +94,7 @@ def test_several_models_are_compared_in_one_table_with_what_they_cost(server, tm
     assert "one judge" in refused.stderr
 
 
+@pytest.mark.slow
 def test_simulated_judges_are_compared_too():
     rows = caps_json("diagnose", "--simulate", "90", "--simulate", "weak", "--contests", "20", "--quiet")[
         "judges"

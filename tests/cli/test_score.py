@@ -184,6 +184,7 @@ def test_a_plan_counts_problem_and_answer_and_no_reply(tmp_path):
     assert "caps-r compares" in " ".join(refused.stderr.split())
 
 
+@pytest.mark.slow
 def test_the_doctor_tries_a_reward_server(server):
     place = {"CAPS_BASE_URL": server.url, "CAPS_MODEL": "rm"}
     found = {one["name"]: one for one in json.loads(

@@ -108,7 +108,7 @@ def test_half_of_the_replies_may_be_unreadable(select, judge, server, tmp_path):
         unreadable = seen.setdefault(prompt, len(seen) % 2 == 1)
         return Reply("Hm.") if unreadable else better_quality_wins(body)
 
-    server._behaviours = every_other_ask
+    server.script = every_other_ask
     done = select(
         write_cases(tmp_path / "cases.jsonl", 6, n=4), "--strategy", "pointwise", "--max-connections", 1
     )
@@ -143,7 +143,7 @@ def test_whether_it_stops_does_not_depend_on_the_order_of_replies(server, tmp_pa
         early = any(f"What is it, case {i}?" in prompt for i in range(6))
         return Reply("Hm.", delay=0.05) if early else better_quality_wins(body)
 
-    server._behaviours = by_case
+    server.script = by_case
     done = caps(
         "select", write_cases(tmp_path / "cases.jsonl", 30, n=4), "--base-url", server.url, "--model", "stub",
         "--journal", tmp_path / "journal.sqlite", "--strategy", "pointwise", "--max-connections", connections,
@@ -221,7 +221,7 @@ def test_an_ask_with_a_readable_retry_is_not_asked_again(select, server, tmp_pat
             return Reply("Hm.")
         return better_quality_wins(body)
 
-    server._behaviours = second_try
+    server.script = second_try
     file = write_cases(tmp_path / "cases.jsonl", 3, n=4)
     assert select(file, "--strategy", "caps").returncode == 0
     paid = len(asked(server))

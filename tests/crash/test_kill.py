@@ -31,14 +31,14 @@ class Ledger(ScriptedEndpoint):
         self.may_answer = 0
         self.asked, self.answered, self.lost = [], set(), set()
 
-    async def _reply(self, reply, body):
+    async def _reply(self, request, reply, body):
         if "quality=" not in str(body):
-            return await super()._reply(reply, body)
+            return await super()._reply(request, reply, body)
         place = len(self.asked)
         self.asked.append((self.headers[-1]["Authorization"], json.dumps(body, sort_keys=True)))
         await until(lambda: place < self.may_answer)
         self.answered.add(place)
-        return await super()._reply(reply, body)
+        return await super()._reply(request, reply, body)
 
     def holds(self, journal):
         """Whether more is asked than it may answer, and what it answered is in the journal."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from caps.core.errors import InputError
 from caps.judging.simulated import PRESETS
 from caps.reports.charts import Box, Point, place_names, plane
-from caps.reports.diagnosis import JudgeLabel
+from caps.reports.diagnosis import JudgeLabel, advice_words
 from caps.reports.diagnosis_page import (
     diagnosis_page,
     diagnosis_pictures,
@@ -114,7 +114,8 @@ def test_probabilities_are_drawn_as_a_curve_beside_the_ideal(found):
 def test_the_page_answers_first_and_shows_every_number_without_scripts(found):
     page = diagnosis_page(found, NAMED, f"caps select {HOSTILE}", pairs_most=30, made=[("cases", HOSTILE)])
     read_ = read(page_html(page, StoredReceipts()))
-    assert read_.text.index("Do not let this judge choose") < read_.text.index("caps select")
+    advice, *_ = advice_words(found.measured, found.chosen)
+    assert read_.text.index(advice[1:40]) < read_.text.index("caps select")
     assert read_.text.index("caps select") < read_.text.index("How often is it right?")
     assert "Simulated judge 90: no model was asked." in read_.text
     assert "caps select ⟦U+202E⟧</title><script>alert(1)" in read_.text

@@ -153,7 +153,7 @@ class ScriptedEndpoint:
         holds: Sequence[str] = (),
         context: int | None = None,
     ) -> None:
-        self._script = script
+        self.script = script
         self._holds = holds
         self._listed = {} if context is None else {"max_model_len": context}
         self._models = models
@@ -267,9 +267,9 @@ class ScriptedEndpoint:
         return None
 
     def _pick(self, body: Body, number: int) -> Behaviour:
-        if callable(self._script):
-            return self._script(body, number)
-        return self._script[min(number, len(self._script) - 1)]
+        if callable(self.script):
+            return self.script(body, number)
+        return self.script[min(number, len(self.script) - 1)]
 
     async def _reply(self, request: web.Request, reply: Reply, body: Body) -> web.StreamResponse:
         await _wait_for(reply.until)

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from caps.testing.cases import better_quality_wins
 from caps.testing.endpoint import PATIENCE, Body, Reply, ScriptedEndpoint
+
+CAPS = Path(sys.executable).with_name("caps")
 
 
 def asked(text: str = "vary", model: str = "caps/m", **more: object) -> Body:
@@ -65,7 +68,7 @@ class RunningServer:
 def running(base_url: str, *words: object, **environment: str) -> Iterator[RunningServer]:
     """Run `caps serve` in front of an endpoint, without the settings of this process's environment."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("CAPS_", "OPENAI_"))}
-    command = [sys.executable, "-m", "caps", "serve", "--base-url", base_url, "--port", "0", *map(str, words)]
+    command = [str(CAPS), "serve", "--base-url", base_url, "--port", "0", *map(str, words)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**clean, **environment})  # noqa: S603
     try:
         yield RunningServer(process)
