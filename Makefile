@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test check format docs golden bench soak peers growth real-judges node-client clients fuzz container integrations long tools wheel clean
+.PHONY: help demo test slow check format docs golden bench soak peers growth real-judges node-client clients fuzz container integrations long tools wheel clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -21,8 +21,12 @@ demo: $(VENV)/.local     ## Set up, fetch a small model and do the main job with
 
 test: $(VENV)/.dev       ## Set up and run the tests
 	@sh scripts/install_bubblewrap.sh
-	@sh scripts/install_chromium.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+slow: $(VENV)/.dev       ## The slow tests: documents, browsers, real models, kills, limits; new random examples
+	@sh scripts/install_bubblewrap.sh
+	@sh scripts/install_chromium.sh
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m '(slow or hypothesis) and not long' --hypothesis-profile new
 
 check: $(VENV)/.dev      ## Lint, types, who may import whom, spelling, and every link of the documents
 	$(BIN)/ruff format --check .

@@ -53,6 +53,7 @@ def server():
         yield running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "body"), blocks("python"))
 def test_python_runs(page, body, server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -65,6 +66,7 @@ def test_python_runs(page, body, server, tmp_path, monkeypatch):
         exec(compile(body, str(page), "exec"), names | ({"SERVE_URL": serving.url} if serving else {}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if "```console" in page.read_text()],

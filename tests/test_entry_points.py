@@ -228,6 +228,7 @@ def test_random_settings_and_candidates_give_the_same_choice_everywhere(contest,
     assert all(result == results["select"] for result in results.values()), results
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("ray")
 @pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning:ray")
 def test_workers_of_a_cluster_choose_as_caps_select_does(tmp_path):

@@ -70,6 +70,7 @@ def test_files_that_a_program_leaves_for_its_next_run_change_only_its_own_result
     assert right.cluster != left.cluster
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 def test_programs_that_hang_on_further_inputs_are_given_up_within_the_time_of_the_case():
     hanging = "a, b = map(int, input().split())\nwhile (a, b) not in ((1, 2), (4, 5)): pass\nprint(a + b)"
@@ -180,6 +181,7 @@ NATIVE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 @pytest.mark.parametrize(
     ("language", "number"), [(name, n) for name, attacks in NATIVE.items() for n in range(len(attacks))]

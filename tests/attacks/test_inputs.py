@@ -495,6 +495,7 @@ SMALL_FILES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL_FILES)
 def test_a_small_parquet_file_with_a_large_row_is_refused_within_limits(tmp_path, name):
     path = tmp_path / "small.parquet"
@@ -508,6 +509,7 @@ def test_a_small_parquet_file_with_a_large_row_is_refused_within_limits(tmp_path
         list(parquet_rows(str(path), Limits(line=10_000_000, whole=1 << 30)))
 
 
+@pytest.mark.slow
 @pytest.mark.linux
 def test_a_text_that_all_rows_of_a_parquet_file_share_takes_the_memory_of_one_row(tmp_path):
     path = tmp_path / "shared.parquet"

@@ -675,6 +675,7 @@ def fill(place):
             os.write(file.fileno(), b"x" * 4096)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_sentence_for_every_command_that_writes(server, cases, tmp_path):
     where = ("--base-url", server.url, "--model", "stub", "--quiet")
     problems = tmp_path / "problems.jsonl"

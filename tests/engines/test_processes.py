@@ -83,6 +83,7 @@ def test_a_refused_key_ends_the_run_as_it_would_in_one_process(tmp_path):
     assert "sk-wrong-key" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_command_that_is_killed_and_the_next_one_continues(tmp_path):
     counted = Counted()
     write_cases(tmp_path / "cases.jsonl", 12, n=8)

@@ -93,6 +93,7 @@ def test_a_good_judge_needs_few_pairs_and_a_coin_all_of_them():
     assert len(simulate(schedule(found, finer), finer, GOOD).observations) == asked
 
 
+@pytest.mark.slow
 def test_a_coin_is_not_to_choose_and_a_good_judge_is():
     found, plan = pools(), Plan(pairs=90)
     coin, good = (
@@ -159,6 +160,7 @@ def test_an_interval_is_wider_the_less_is_known_and_the_fewer_cases_it_is_about(
     assert width(accuracy=0.01, cases=200, new_cases=400) < width(accuracy=0.01, cases=200, new_cases=20)
 
 
+@pytest.mark.slow
 def test_where_partial_views_tell_nothing_full_ones_are_advised():
     judge = JudgeModel(accuracy=0.9, accuracy_partial=0.5)
     options = expectations([one.pool for one in pools()], judge, JudgeProfile(), seed=1, contests=120)

@@ -91,6 +91,7 @@ def test_each_assertion_counts_and_programs_that_do_the_same_are_alike():
     assert [one.parses for one in found[-2:]] == [False, True]
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 def test_a_program_that_hangs_in_a_test_fails_and_the_others_are_tested():
     found, _ = findings_of(

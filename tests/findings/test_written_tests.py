@@ -128,6 +128,7 @@ def test_without_budget_for_the_call_the_case_goes_on_as_it_is(tmp_path):
         assert asyncio.run(found(journal, model, budget=budget))[0] == CASE
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 def test_a_written_test_cannot_run_code_and_a_hanging_program_only_fails_it(tmp_path):
     escape = tmp_path / "escaped"

@@ -244,6 +244,7 @@ def test_asserts_in_a_list_and_tests_of_other_collections_are_read():
     assert grade(case(foreign), "def f(x): return x + 1", "def f(x): return 2")[1].correct is False
 
 
+@pytest.mark.slow
 def test_behaviour_on_many_inputs_survives_a_crash_and_a_hang():
     async def play(program, inputs):
         reader, limits = ResultReader(), Limits(seconds=1.5)

@@ -264,6 +264,7 @@ def test_failed_examples_outweigh_a_few_votes():
 LASTING = "the default profile takes half of an error for fresh, a realistic judge repeats most of it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pytest.param("math", marks=pytest.mark.xfail(reason=LASTING)), "code"])
 def test_it_is_as_sure_as_it_is_right_on_made_up_pools(kind):
     model, sure, right = JudgeModel(accuracy=0.75, accuracy_partial=0.68), [], []
