@@ -15,9 +15,9 @@ from tempfile import TemporaryFile
 from threading import Thread
 from typing import IO, Any
 
+from caps.testing.serving import CAPS
 from waiting import PATIENCE
 
-CAPS = Path(sys.executable).with_name("caps")
 Done = subprocess.CompletedProcess[str]
 
 

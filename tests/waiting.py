@@ -2,10 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 
-PATIENCE = 240.0  # seconds after which it must be hanging
-Condition = Callable[[], object]
+from caps.testing.endpoint import PATIENCE, Condition
 
 
 def wait_until(condition: Condition) -> None:

@@ -28,7 +28,6 @@ class Observation:
     verdict: Verdict
     sizes: tuple[int, int]
     malformed: bool = False
-    attempts: int = 1
     tokens: int = 0
     output: int = 0  # output tokens of all attempts
 

@@ -322,7 +322,6 @@ def _observations(subject: Subject, outcome: Outcome, asked: DiagnosisRun) -> It
             yield replace(
                 obs,
                 malformed=ruling.malformed is not None,
-                attempts=len(ruling.attempts),
                 tokens=first,
                 output=written,
             )
