@@ -55,7 +55,7 @@ def engine(url: str, path: Path, journal: Path, made: list[caps.Case]) -> int:  
     async def run() -> int:
         runner = Runner(RunConfig(base_url=(url,), journal=str(journal), **SETTINGS))
         done = 0
-        async with runner.session(probe=False) as session:
+        async with runner.session() as session:
             async for outcome in session.run(iter(made)):
                 done += bool(json_lines([selection_line(outcome, runner.config, price=runner.price)]))
         return done

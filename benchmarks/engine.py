@@ -77,7 +77,7 @@ async def engine(
             seed=1,
             hard_evidence="off",
         )
-        async with Runner(config).session(probe=False) as ready:
+        async with Runner(config).session() as ready:
             start, calls = clock(), 0
             async for outcome in ready.run(made):
                 calls += len(outcome.judged)

@@ -88,7 +88,7 @@ async def play(address: str, count: int, connections: int) -> tuple[float, float
         model="stub", base_url=(address,), max_connections=connections, views={"partial": "full"},
         strategy="caps", seed=1, hard_evidence="off",
     )  # fmt: skip
-    async with Runner(config).session(probe=False) as ready:
+    async with Runner(config).session() as ready:
         start, read, cached, calls = time.perf_counter(), 0, 0, 0
         async for outcome in ready.run(cases(count)):
             total = outcome.ledger.total()

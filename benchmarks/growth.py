@@ -94,7 +94,7 @@ def live(url: str, name: str, n: int, problems: int, connections: int) -> Point:
                 model="stub", base_url=(url,), max_connections=connections, strategy=name,
                 hard_evidence="off", journal=Path(folder) / "j.sqlite",
             )  # fmt: skip
-            async with Runner(config).session(probe=False) as ready:
+            async with Runner(config).session() as ready:
                 _, calls, tokens, seconds, cpu, stall = await play(ready.engine, iter(cases), name)
         rise = _memory() - idle
         return Point(name, n, problems, connections, calls, tokens, seconds, cpu, rise, stall)

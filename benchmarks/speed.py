@@ -176,7 +176,7 @@ def processes(given: argparse.Namespace) -> dict[str, float]:
                 model="stub", base_url=(url,), max_connections=64, journal=Path(folder) / "journal.sqlite",
                 strategy="majority", seed=1, hard_evidence="off", processes=count,
             )  # fmt: skip
-            async with Runner(config).session(probe=False) as ready:
+            async with Runner(config).session() as ready:
                 start = 0.0
                 async for _ in ready.run(cases):
                     start = start or time.perf_counter()

@@ -52,7 +52,7 @@ def result_lines(requests: str, fate: Fate = by_quality, start: int = 0) -> tupl
 
 
 class BatchServer(ScriptedEndpoint):
-    """Chat completions (for the canary) and a Batch API; a batch is done after so many looks at it."""
+    """Chat completions and a Batch API; a batch is done after so many looks at it."""
 
     def __init__(self, fate: Fate = by_quality, *, looks: int = 1, **more: Any) -> None:
         super().__init__(better_quality_wins, **more)

@@ -27,7 +27,7 @@ async def select(cases: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             Case.of(one["problem"], one["candidates"], domain=one["domain"], name=one["id"]) for one in cases
         ]
         texts = {one["id"]: one["candidates"] for one in cases}
-        async with Runner(config).session(probe=False) as ready:
+        async with Runner(config).session() as ready:
             outcomes = ready.run(given)
             return {
                 one.name: texts[one.name][one.selection.winner] async for one in outcomes if one.selection

@@ -403,7 +403,7 @@ def _panel(judges: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
 
 async def _select_one(case: Case, runner: Runner) -> Selected:
     await _find_models(runner)
-    async with runner.session(probe=runner.needs_probe) as session:
+    async with runner.session() as session:
         cases = _with_logged_guesses(agree_on_domain([case]), runner)
         (outcome,) = [one async for one in session.run(cases)]
     return _selected(outcome, runner)
@@ -440,7 +440,7 @@ async def _results(source: "_Source", keywords: ManyOptions) -> AsyncGenerator[t
     """Results with the number of their case, in order of completion."""
     runner = _runner(keywords, ManyOptions)
     await _find_models(runner)
-    async with runner.session(probe=runner.needs_probe) as session:
+    async with runner.session() as session:
         with _RELAXED_GC, _bar(source.total, shown=keywords.get("progress", False)) as advance:
             async with aclosing(session.run(_with_logged_guesses(source, runner))) as outcomes:
                 async for outcome in outcomes:

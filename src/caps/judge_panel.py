@@ -169,7 +169,7 @@ class JudgePanel:
         return {where: one.connect(where) for one in self.models for where in one.endpoints[1:]}
 
     async def probe(self, servers: Mapping[Endpoint, Model], paid: Callable[[Usage], object]) -> str:
-        """Test every server once; log-probabilities are the confidence only if all judges return them.
+        """Find out what is open; log-probabilities are the confidence only if all judges return them.
 
         `paid` receives the usage of the test calls.
         """

@@ -32,7 +32,6 @@ from caps.models.fleet import FleetModel
 from caps.models.http import HttpModel
 from caps.models.probing import VisionTests, probe
 from caps.models.rewards import TEMPLATES, Form, RewardModel
-from caps.models.rewards import check as check_rewards
 from caps.registry import MODEL_JUDGES, REWARD_JUDGE, path_of_class
 from caps.sampling.generators import with_first_generator
 from caps.text_workers import TextWorkers
@@ -272,13 +271,8 @@ class JudgeSource:
         return RewardModel(model, self.reward_form, notify=self._connector.callbacks.warn)
 
     async def probe(self, models: Mapping[Endpoint, Model], paid: Callable[[Usage], object]) -> str:
-        """Test the servers; returns where the confidence comes from, and sets `found_reply` if it is open."""
-        if self.has_reward_judge:
-            for where, model in models.items():
-                if isinstance(model, RewardModel):
-                    paid((await check_rewards(model, where.model, self.config.extra)).usage)
-            return "verbal"
-        if not models:
+        """Find out what is open: where the confidence comes from, and the form of replies (`found_reply`)."""
+        if self.has_reward_judge or not models:
             return "verbal"
         found = await probe(models, self.config, paid)
         self.found_reply = found.reply or self.found_reply

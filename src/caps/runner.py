@@ -70,7 +70,6 @@ from caps.judging.llm import JudgeSettings
 from caps.judging.preparation import CasePreparation
 from caps.judging.recorded import RecordedJudge
 from caps.models.base import HasConnections, Model, Notify, ignore
-from caps.models.canary import canary
 from caps.models.endpoints import (
     Callbacks,
     Connector,
@@ -83,7 +82,7 @@ from caps.models.endpoints import (
 from caps.models.fleet import FleetModel
 from caps.models.fleet_servers import ServerRecord
 from caps.models.journaled import JournaledModel
-from caps.models.probing import VisionTests, needs_probe
+from caps.models.probing import VisionTests
 from caps.models.replayed import ReplayedModel
 from caps.models.rewards import TEMPLATES, Form, RewardModel
 from caps.models.weights import Report
@@ -264,11 +263,6 @@ class Runner:
     def reward_form(self) -> Form:
         """How a reward server is asked."""
         return self._judges.alone.reward_form
-
-    @property
-    def needs_probe(self) -> bool:
-        """Whether a server must be asked before the judge is: what it can do is to be found out."""
-        return needs_probe(self.config)
 
     @cached_property
     def templates(self) -> dict[str, str]:
@@ -653,12 +647,10 @@ class Runner:
         )
 
     @asynccontextmanager
-    async def session(
-        self, *, probe: bool = True, paid: Callable[[Usage], object] = lambda _: None
-    ) -> AsyncIterator[Session]:
-        """Open the journal and connections, test each endpoint, and yield a session; close all at the end.
+    async def session(self, *, paid: Callable[[Usage], object] = lambda _: None) -> AsyncIterator[Session]:
+        """Open the journal and connections, find out what `auto` leaves open, and yield a session.
 
-        `paid` is called with the usage of the test calls, which belong to no case.
+        `paid` is called with the usage of test calls, which belong to no case.
         """
         config = self.config
         for source in self.judge_sources:
@@ -677,11 +669,7 @@ class Runner:
             models, texts = await self._connect(stack), TextWorkers()
             stack.push_async_callback(texts.close)
             await self.learn_context(models)
-            confidence = "verbal"
-            if probe and models:
-                confidence = await self._judges.probe(models, paid)
-            elif models and not self.has_reward_judge:
-                confidence = self.judge_settings.confidence
+            confidence = await self._judges.probe(models, paid)
             engine: Engine
             shared = config.engine == "ray" or config.processes > 1
             findings = self.findings(None if shared else journal, texts, models)
@@ -709,23 +697,15 @@ class Runner:
                 yield outcome
 
     @asynccontextmanager
-    async def sampler(
-        self, *, probe: bool = True, paid: Callable[[Usage], object] = lambda _: None
-    ) -> AsyncIterator[Sampler]:
-        """Open the journal and the connection, test the endpoint, and yield a sampler."""
+    async def sampler(self) -> AsyncIterator[Sampler]:
+        """Open the journal and the connection, and yield a sampler."""
         source = GeneratorSource(self.endpoints.generator, self.preset, self.generation_price)
-        async with self.samplers([source], probe=probe, paid=paid) as (sampler,):
+        async with self.samplers([source]) as (sampler,):
             yield sampler
 
     @asynccontextmanager
-    async def samplers(
-        self,
-        sources: Sequence[GeneratorSource],
-        *,
-        probe: bool = True,
-        paid: Callable[[Usage], object] = lambda _: None,
-    ) -> AsyncIterator[list[Sampler]]:
-        """Open the journal and the connections, test each endpoint, and yield a sampler for each source."""
+    async def samplers(self, sources: Sequence[GeneratorSource]) -> AsyncIterator[list[Sampler]]:
+        """Open the journal and the connections, and yield a sampler for each source."""
         price, logprobs = sources[0].price, self.config.logprobs
         budget = CaseBudget(BudgetLimits(), price, RunBudget(self.total_budget, price))
         templates = load_templates(self.prompts_folder, shelf="generation")
@@ -734,9 +714,6 @@ class Runner:
             for source in sources:
                 model = self.connected(source.where)
                 stack.push_async_callback(model.close)
-                if probe:
-                    extra = {**source.preset.extra(), **self.config.extra}
-                    await canary(model, source.where.model, want_logprobs=logprobs, extra=extra, paid=paid)
                 kept = self._recorded(model, journal)
                 found.append(
                     Sampler(

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from caps.core.errors import InputError, SettingError
-from caps.core.types import DEFAULT_ID, Candidate, Case, Problem, Usage
+from caps.core.types import DEFAULT_ID, Candidate, Case, Problem
 from caps.costs.ledger import Ledger
 from caps.engines.adaptive import Adapted, AdaptiveRun, EventLog, Generator, NoLog, Step
 from caps.engines.base import Outcome
@@ -69,7 +69,7 @@ async def solve_case(
     if runner.config.samples == "auto":
         async with auto_solver(runner) as solver:
             return await solver.solve(case, watch=watch, progress=progress)
-    async with runner.sampler(probe=False) as sampler, sampling_tools(runner) as tools:
+    async with runner.sampler() as sampler, sampling_tools(runner) as tools:
         sampler.watch = watch
         stream = sample_all(
             [case], runner.method, sampler, n=runner.config.samples, tools=tools, grace=runner.grace
@@ -78,7 +78,7 @@ async def solve_case(
     if sampled.case is None:
         return Solution(sampled, None)
     sampled.case = with_domain(sampled.case)
-    async with runner.session(probe=runner.needs_probe) as session:
+    async with runner.session() as session:
         (outcome,) = [one async for one in session.run([sampled.case])]
     return Solution(sampled, outcome)
 
@@ -251,17 +251,12 @@ class JournalLog:
 
 
 @asynccontextmanager
-async def auto_solver(
-    runner: Runner,
-    *,
-    probe: bool = False,
-    paid: Callable[[Usage], object] = ignore_it,
-) -> AsyncIterator[AutoSolver]:
+async def auto_solver(runner: Runner) -> AsyncIterator[AutoSolver]:
     """Open connections to all models and the judge, and yield a solver."""
     sources = await asyncio.to_thread(lambda: runner.sources)  # may download weights
     async with AsyncExitStack() as stack:
-        samplers = await stack.enter_async_context(runner.samplers(sources, probe=probe, paid=paid))
-        session = await stack.enter_async_context(runner.session(probe=runner.needs_probe))
+        samplers = await stack.enter_async_context(runner.samplers(sources))
+        session = await stack.enter_async_context(runner.session())
         yield AutoSolver(runner, session, samplers)
 
 
@@ -276,7 +271,7 @@ async def sampling_tools(
         return
     check = ReplyCheck(keep_going=runner.config.keep_going)  # over all populations, not for each
     judging = runner.with_config(replace(runner.config, strategy=fitness, settings={}, keep_going=True))
-    async with judging.session(probe=runner.needs_probe) as session:
+    async with judging.session() as session:
         yield SamplingTools(_ranking(session, paid or Ledger(), check), grade)
         check.finish()
 

@@ -237,10 +237,10 @@ def assert_clean(code, error):
 def test_the_first_interrupt_ends_algebra(tmp_path, sign):
     cases = write(tmp_path / "c.jsonl", math_row("hard", *SLOW_SUMS))
     with ScriptedEndpoint(better_quality_wins) as server:
-        words = select(server, cases, "--hard-evidence", "auto")
+        words = select(server, cases, "--hard-evidence", "auto", "--confidence", "auto")
         code, error = interrupted(start(*words), lambda: server.requests > 0, sign)
         assert_clean(code, error)
-        assert server.requests == 1  # the endpoint was tried; no judge was asked
+        assert server.requests == 1, "log-probabilities were tried; no judge was asked"
 
 
 @needs_bubblewrap
@@ -249,7 +249,7 @@ def test_the_first_interrupt_ends_programs_that_hang(tmp_path):
     hanging = [f"```python\nwhile True: pass  # {'x' * i}\nprint({i})\n```" for i in range(12)]
     cases = write(tmp_path / "c.jsonl", code_row("hangs", *hanging, tests=tests))
     with ScriptedEndpoint(better_quality_wins) as server:
-        words = select(server, cases, "--hard-evidence", "auto")
+        words = select(server, cases, "--hard-evidence", "auto", "--confidence", "auto")
         code, error = interrupted(start(*words), lambda: server.requests > 0)
         assert_clean(code, error)
 

@@ -45,13 +45,13 @@ from caps.journal.store import Journal
 from caps.models import faults
 from caps.models.base import Request
 from caps.models.batch_api import Batches, read_batch, read_id, read_item, read_page, read_result
-from caps.models.canary import canary
 from caps.models.discovery import ServerAddress, discover
 from caps.models.faults import Retries, retry_after
 from caps.models.fleet import FleetModel, WeightedAddress
 from caps.models.http import HttpModel, Timeouts
 from caps.models.journaled import JournaledModel, to_reply
 from caps.models.pending import PendingRequest
+from caps.models.probing import missing_logprobs
 from caps.models.wire import (
     ERROR_BYTES,
     REPLY_BYTES,
@@ -281,11 +281,11 @@ def test_a_place_that_answers_its_own_questions_without_end_is_still_listed():
     assert [[model.name for model in one.models] for one in found] == [["m [2J"]] * 3
 
 
-def test_the_canary_names_an_endpoint_without_an_end():
+def test_a_test_call_names_an_endpoint_without_an_end():
     async def run(url):
         model = HttpModel(url, retries=ONCE)
         try:
-            await canary(model, "m", want_logprobs=True)
+            await missing_logprobs(model, "m", {}, repr)
         finally:
             await model.close()
 

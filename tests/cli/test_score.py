@@ -47,12 +47,12 @@ def test_a_reward_server_chooses_keeps_its_scores_and_is_not_asked_twice(run, se
     rulings = [json.loads(line) for line in (out / "rulings.jsonl").read_text().splitlines()]
     assert {one["score"] for one in rulings[:5]} == set(spread(5, 0))
     assert all(one["rating"] == rating_of(one["score"]) and one["output"] == 0 for one in rulings)
-    assert server.answers == 6 * 5 + 1  # the first call tries the server
+    assert server.answers == 6 * 5
     assert server.requests < 20
     asked = server.requests
     again = run("select", cases, *POINTWISE, "--json", "--out", out)
     assert json_lines(again) == json_lines(done) or [x["winner"] for x in json_lines(again)] == best
-    assert server.requests == asked + 1
+    assert server.requests == asked
     replayed = caps("replay", out)
     assert "6 cases replayed without a call, all as in the run" in " ".join(replayed.stderr.split())
     report = caps("report", out, "--output", tmp_path / "page.html")

@@ -106,7 +106,7 @@ def test_what_cannot_be_shared_is_refused_with_a_way_out(tmp_path):
     setup = RunConfig(model="stub", base_url=("http://127.0.0.1:9",), processes=2, journal=None)
 
     async def opened(runner):
-        async with runner.session(probe=False):
+        async with runner.session():
             pass
 
     with pytest.raises(SettingError, match="--processes 2: is for --engine local, not ray"):

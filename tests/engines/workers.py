@@ -35,7 +35,7 @@ def config_for(server, folder, **settings):
 
 async def played(config, source, *, strike=None, key=None):
     """Play all; after three outcomes a strike may be made at the engine."""
-    async with Runner(config, keys=Keys(api_key=key), grace=60.0).session(probe=False) as ready:
+    async with Runner(config, keys=Keys(api_key=key), grace=60.0).session() as ready:
         rulings, outcomes = [], []
         ready.engine.watch = rulings.append
         async for outcome in in_order(ready.run(source)):

@@ -12,7 +12,7 @@ from caps.datasets.case_files import case_row, parse_case, read_cases
 from caps.journal.keys import request_key
 from caps.judging.llm import LevelModel, LlmJudge
 from caps.models.base import estimate_prompt
-from caps.models.canary import BLUE
+from caps.models.probing import BLUE
 from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
 from caps.prompts.render import ask_for_answer

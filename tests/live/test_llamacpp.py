@@ -14,9 +14,9 @@ from caps.core.errors import InputError, TooLongError
 from caps.core.types import Case, Group, Level, Message, Pairing, Solo, Unanswered
 from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.base import Request
-from caps.models.canary import can_see, find_reply
 from caps.models.embedded import EmbeddedModel, LlamaServer
 from caps.models.http import HttpModel
+from caps.models.probing import can_see, find_reply
 from caps.models.weights import NAME, default_weights
 from caps.prompts.reply_forms import TAGS
 from sandboxing import why_not

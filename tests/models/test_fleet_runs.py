@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from caps import select_sync
 from caps.cli.main import make_app
 from caps.config import RunConfig
-from caps.core.errors import MissingFeatureError, UnknownModelError, UnreachableError
+from caps.core.errors import MissingFeatureError, UnreachableError
 from caps.engines.base import in_order
 from caps.journal.keys import request_key
 from caps.runner import Runner
@@ -52,7 +52,7 @@ def dying(at):
 def test_a_server_that_dies_in_the_middle_loses_nothing():
     with ScriptedEndpoint(better_quality_wins) as alone:
         clean, _, none = run(alone.url)
-        asks = alone.requests - 1
+        asks = alone.requests
     told = []
     with dying(at=4) as first, ScriptedEndpoint(better_quality_wins) as second:
         orders, outcomes, records = run(first.url, second.url, told=told)
@@ -73,7 +73,7 @@ def test_a_fleet_and_a_single_server_share_a_journal(tmp_path):
         orders, _, _ = run(one.url, other.url, journal=journal)
     with ScriptedEndpoint(better_quality_wins) as alone:
         again, outcomes, _ = run(alone.url, journal=journal)
-        assert alone.requests == 1, "the canary"
+        assert alone.requests == 0
     assert again == orders
     assert sum(one.ledger.total().billed for one in outcomes) == 0
 
@@ -94,15 +94,14 @@ def test_calls_of_a_case_are_at_home_also_when_every_server_is_full():
     assert min(map(len, seen)) > 0.3 * total, "and nobody idles"
 
 
-def test_a_server_without_the_model_is_found_before_anything_is_asked():
+def test_a_server_without_the_model_is_named():
+    told = []
     with (
         ScriptedEndpoint(better_quality_wins) as right,
         ScriptedEndpoint(models=("other",), check_model=True) as wrong,
     ):
-        with pytest.raises(UnknownModelError, match=r"serves no model 'stub'.*it offers other") as caught:
-            run(right.url, wrong.url)
-        assert wrong.url in str(caught.value)
-        assert right.requests == 1
+        run(right.url, wrong.url, told=told)
+        assert any(wrong.url in line and "it offers other" in line for line in told), told
 
 
 def test_a_server_without_log_probabilities_is_named():
@@ -163,7 +162,7 @@ def test_select_tells_what_every_server_did_and_hides_passwords(tmp_path):
         hidden = other.url.replace("http://", "http://user:secret@") + "=3"
         where = ("--model", "m", "--base-url", one.url, "--base-url", hidden)
         done = invoked("select", cases_, *where, "--no-journal", "--out", out)
-        calls = one.requests + other.requests - 2
+        calls = one.requests + other.requests
     assert done.exit_code == 0, done.stderr
     made = json.loads((out / "run.json").read_text())
     assert made["config"]["base_url"] == [f"{one.url},{other.url}=3"]

@@ -36,13 +36,13 @@ def run(method, sampler, problems, n=4, tools=None):
     return asyncio.run(all_of())
 
 
-def draw(server, problems, n=4, *, preset=None, method=None, probe=False, **settings):
+def draw(server, problems, n=4, *, preset=None, method=None, **settings):
     """Sample problems at a stub server."""
     config = RunConfig(model="stub", base_url=(server.url,), **settings)
     runner = Runner(config, preset=preset or Preset())
 
     async def all_of():
-        async with runner.sampler(probe=probe) as sampler:
+        async with runner.sampler() as sampler:
             return [one async for one in sample_all(problems, method or Independent(), sampler, n=n)]
 
     return asyncio.run(all_of())

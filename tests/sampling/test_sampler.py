@@ -158,10 +158,9 @@ def test_one_doubtful_passage_shows_in_the_lowest_window_and_a_doubtful_end_in_t
     assert ending["logprob_tail"] == ending["logprob_lowest"] == pytest.approx(-2.0)
 
 
-def test_a_server_without_log_probabilities_is_found_by_one_call():
-    with ScriptedEndpoint() as server, pytest.raises(MissingFeatureError):
-        draw(server, [problem()], logprobs=True, probe=True)
-    assert server.requests == 1
+def test_a_server_without_log_probabilities_ends_a_run_that_asks_for_them():
+    with ScriptedEndpoint() as server, pytest.raises(MissingFeatureError, match="leave out --logprobs"):
+        draw(server, [problem()], logprobs=True)
 
 
 def test_a_problem_that_has_candidates_is_not_drawn_for_again():

@@ -98,7 +98,7 @@ class _Tour:
         self._plan()
         started = time.perf_counter()
         outcomes: list[Outcome] = []
-        async with self._runner.session(probe=False) as ready:
+        async with self._runner.session() as ready:
             with JudgeProgress(len(self._cases), None, hidden=self._quiet) as meter:
                 ready.engine.watch = meter.count
                 async for outcome in in_order(ready.run(self._cases)):

@@ -196,11 +196,9 @@ class SampleRun:
         runner = self._runner
         if runner.config.samples == "auto":
             voting = runner.with_config(replace(runner.config, strategy="majority"))
-            solver = await stack.enter_async_context(
-                auto_solver(voting, probe=True, paid=self._tally.add_usage)
-            )
+            solver = await stack.enter_async_context(auto_solver(voting))
             return solver.samplers[0], AutoMethod(solver), SamplingTools(grade=truth.grade)
-        sampler = await stack.enter_async_context(runner.sampler(paid=self._tally.add_usage))
+        sampler = await stack.enter_async_context(runner.sampler())
         tools = await stack.enter_async_context(sampling_tools(runner, grade=truth.grade, paid=self._judged))
         return sampler, runner.method, tools
 

@@ -22,7 +22,7 @@ from caps.graders.base import Opening
 from caps.graders.test_suites import function_of
 from caps.journal.records import ReplyStore
 from caps.judging.base import Budget, UnlimitedBudget
-from caps.judging.payment import USUAL_OUTPUT, UsualOutput, lost_usage, pay
+from caps.judging.payment import USUAL_OUTPUT, ReplyHistory, lost_usage, pay
 from caps.models.base import Completion, Model, Request
 from caps.prompts.render import ask_for_answer, generation_name
 
@@ -56,7 +56,7 @@ class TestWriter:
         self._model, self._name, self._templates, self._count = model, name, templates, count
         self._opening, self._journal, self._extra = grader, journal, dict(extra or {})
         self._grader: Any = None
-        self._usual = UsualOutput(USUAL_OUTPUT)
+        self._history = ReplyHistory(USUAL_OUTPUT)
         self._lock = asyncio.Lock()
 
     @property
@@ -77,7 +77,7 @@ class TestWriter:
         request = self.request(case)
         try:
             async with asyncio.timeout_at(until):
-                reply = await pay(self._model, request, budget or UnlimitedBudget(), self._usual)
+                reply = await pay(self._model, request, budget or UnlimitedBudget(), self._history)
                 if isinstance(reply, Completion):
                     spent.append((reply.usage, reply.replayed))
                     shares = await self._agreement(case, read_tests(reply.text, case, self._count))
@@ -86,7 +86,7 @@ class TestWriter:
                     spent.append((reply.usage, False))
         except TimeoutError:  # next time the programs run again; a reply is in the journal
             if not spent:
-                spent.append((lost_usage(request, 1, self._usual), False))
+                spent.append((lost_usage(request, 1, self._history), False))
         row = {"shares": shares, "usage": [_counts(usage) for usage, _ in spent]}
         if finished and self._journal is not None:
             await self._journal.record(KIND, key, row)

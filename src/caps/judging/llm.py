@@ -43,7 +43,7 @@ from caps.judging.payment import (
     MOST_MEDIA,
     USUAL_REPLY,
     NoReply,
-    UsualOutput,
+    ReplyHistory,
     pay,
     recall,
     tokens_at_most,
@@ -138,7 +138,7 @@ class LlmJudge:
         since: float = 0.0,
     ) -> None:
         self._cache_hints, self._since = cache_hints, since
-        self._usual = UsualOutput(USUAL_REPLY)
+        self._history = ReplyHistory(USUAL_REPLY)
         self._models, self._templates, self._texts = level_models, templates, texts
         self._settings = settings or JudgeSettings()
         self._prompts: dict[tuple[str, int, bool], _Prompt] = {}
@@ -157,7 +157,7 @@ class LlmJudge:
         for further in range(self._settings.retries + 1):
             known = first if further == 0 else None
             completion = await pay(
-                self._models[ask.level].model, request, budget, self._usual,
+                self._models[ask.level].model, request, budget, self._history,
                 stored=None if known is None else known.completion,
             )  # fmt: skip
             if isinstance(completion, NoReply):

@@ -5,21 +5,27 @@ Invariants:
 * A reply that the journal holds costs nothing now: only the share of its case is charged, as in the run that
   paid for it.
 * A call that was sent and brought no reply may have been billed. Its usage is estimated and marked as such.
-* Only an error that every other call would have too is raised.
+* Only an error that every other call would have too is raised: a refused key, an unknown model, or any
+  failure of a server that has never replied.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from caps.core.errors import (
     AccessError,
+    BrokenServerError,
+    BusyError,
     CapsError,
     GarbledError,
     ModelError,
+    RefusedError,
     TimedOutError,
     UnknownModelError,
+    UnreachableError,
 )
 from caps.core.types import Usage
 from caps.judging.base import NOTHING, Attempt, Budget, Shortage
@@ -31,29 +37,65 @@ MOST_MEDIA = 5  # times the estimate: what the most expensive servers count for 
 USUAL_OUTPUT = 500  # tokens of a generated answer before there is any
 USUAL_REPLY = 400  # tokens of a judge's reply before it has replied
 
+LEAST_FAILURES = 3  # requests that a server refuses before it is said to refuse all
+
 #: Failures after which the server may have written a whole reply, and billed it.
 LOST_REPLIES = (TimedOutError, GarbledError)
+
+#: Failures that may be those of the server; any other is of its request.
+SERVER_FAILURES = (
+    UnreachableError, BusyError, TimedOutError, BrokenServerError, RefusedError, GarbledError,
+)  # fmt: skip
 
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class UsualOutput:
-    """The mean tokens of a model's replies so far; `expected` before the first."""
+class ReplyHistory:
+    """What a model has replied so far; `expected` is the length of a reply in tokens before the first."""
 
-    expected: float
-    _replies: int = 0
-    _tokens: int = 0
-
-    def add(self, usage: Usage) -> None:
-        """Count a reply."""
-        self._replies += 1
-        self._tokens += usage.output
+    def __init__(self, expected: float) -> None:
+        self._expected, self._replies, self._tokens = expected, 0, 0
+        self._has_replied = False  # to a call: stored replies say nothing about the server now
+        self._under_way = self._failures = 0
+        self._changed = asyncio.Event()
 
     @property
-    def tokens(self) -> float:
+    def usual_tokens(self) -> float:
         """Tokens of a usual reply."""
-        return self._tokens / self._replies if self._replies else self.expected
+        return self._tokens / self._replies if self._replies else self._expected
+
+    def add(self, reply: Completion) -> None:
+        """Count a reply."""
+        self._replies += 1
+        self._tokens += reply.usage.output
+        self._has_replied = self._has_replied or not reply.replayed
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Count a call as under way."""
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            self._changed.set()
+
+    async def affects_all(self, error: ModelError) -> bool:
+        """Whether every other call would meet this error too.
+
+        A server that has never replied fails for all, if no call that is under way brings a reply either. As
+        a request may also be refused for its text, that must have happened to several.
+        """
+        if isinstance(error, AccessError | UnknownModelError):
+            return True
+        if not isinstance(error, SERVER_FAILURES):
+            return False
+        self._failures += 1
+        while self._under_way and not self._has_replied:
+            self._changed.clear()
+            await self._changed.wait()
+        may_be_the_text = isinstance(error, RefusedError | GarbledError) and self._failures < LEAST_FAILURES
+        return not self._has_replied and not may_be_the_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +120,9 @@ class NoReply:
 
 
 async def pay(
-    model: Model, request: Request, budget: Budget, usual: UsualOutput, *, stored: Completion | None = None
+    model: Model, request: Request, budget: Budget, history: ReplyHistory, *, stored: Completion | None = None
 ) -> Completion | NoReply:
-    """Answer a request before the deadline of a budget and charge it; `usual` estimates a lost reply.
+    """Answer a request before the deadline of a budget and charge it; `history` estimates a lost reply.
 
     `stored` is the reply that the journal holds, if the caller has looked.
     """
@@ -109,19 +151,25 @@ async def pay(
         finally:
             charged.settle(most, spent, replayed=replayed)
 
-    try:
-        reply = await (call() if budget.deadline is None else in_time(call(), budget.deadline))
-    except TimeoutError:
-        lost = int(sent)
-        return NoReply("time", "no reply in time", lost_usage(request, lost, usual), lost)
-    except (AccessError, UnknownModelError):
-        raise
-    except ModelError as error:
-        lost = error.attempts if isinstance(error, LOST_REPLIES) else 0
-        return NoReply(error.cause, str(error), lost_usage(request, lost, usual), error.attempts)
+    failure: ModelError | None = None
+    with history.call():
+        try:
+            reply = await (call() if budget.deadline is None else in_time(call(), budget.deadline))
+        except TimeoutError:
+            lost = int(sent)
+            return NoReply("time", "no reply in time", lost_usage(request, lost, history), lost)
+        except ModelError as error:
+            failure = error
+        else:
+            if isinstance(reply, Completion):
+                history.add(reply)
+    if failure is not None:
+        if await history.affects_all(failure):
+            raise failure
+        lost = failure.attempts if isinstance(failure, LOST_REPLIES) else 0
+        return NoReply(failure.cause, str(failure), lost_usage(request, lost, history), failure.attempts)
     if isinstance(reply, Shortage):
         return NoReply("budget", "the budget ended", shortage=reply)
-    usual.add(reply.usage)
     return reply
 
 
@@ -148,9 +196,9 @@ def tokens_at_most(count: int) -> int:
     return count // DENSEST_BYTES + CHAT_MARKUP
 
 
-def lost_usage(request: Request, requests: int, usual: UsualOutput) -> Usage:
+def lost_usage(request: Request, requests: int, history: ReplyHistory) -> Usage:
     """Estimate what requests cost whose replies were lost: their prompts, and replies of the usual length."""
     if not requests:
         return NOTHING
-    output = min(round(usual.tokens), request.max_tokens)
+    output = min(round(history.usual_tokens), request.max_tokens)
     return Usage(requests * estimate_prompt(request.messages), requests * output, estimated=True)

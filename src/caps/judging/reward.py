@@ -10,7 +10,7 @@ from caps.core.play import AskKind
 from caps.core.types import Ask, Level, Message, Rating, Solo, Unanswered, Usage
 from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling
 from caps.judging.llm import LevelModel
-from caps.judging.payment import NoReply, UsualOutput, at_most, pay
+from caps.judging.payment import NoReply, ReplyHistory, at_most, pay
 from caps.models.base import Request
 from caps.models.rewards import Form
 
@@ -29,12 +29,13 @@ class RewardJudge:
 
     def __init__(self, level_models: Mapping[Level, LevelModel], form: Form) -> None:
         self._models, self._form = level_models, form
+        self._history = ReplyHistory(expected=0)
 
     async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:
         """Ask for the score of an answer; a failed call leaves it unrated."""
         if not isinstance(ask, Solo):
             return Ruling(Unanswered(ONLY_RATES))
-        done = await pay(self._models[ask.level].model, self.request(prepared, ask), budget, UsualOutput(0))
+        done = await pay(self._models[ask.level].model, self.request(prepared, ask), budget, self._history)
         if isinstance(done, NoReply):
             return Ruling(Unanswered(done.cause), done.attempts, shortage=done.shortage)
         score = float(done.text)

@@ -310,18 +310,6 @@ class FleetModel:
         """The secrets to remove from a forwarded reply, whichever server sends it."""
         return Secrets(secret for model in self.members for secret in model.secrets(failed=failed).words)
 
-    def record_check(self, model: HttpModel, error: ModelError | None) -> None:
-        """Record the result of a test call to one of the `members`."""
-        server = next(server for server in self._servers if server.model is model)
-        if error is None:
-            server.known = True
-        else:
-            self._monitor.record_failure(server, error)
-
-    def unavailable_error(self) -> ModelError:
-        """The error that says why no server is available."""
-        return self._monitor.unavailable_error()
-
     async def close(self) -> None:
         """Stop the health checks and close the connections."""
         await self._monitor.close()

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -34,7 +35,7 @@ import aiohttp
 from msgspec.structs import replace
 from yarl import URL
 
-from caps.core.errors import SettingError
+from caps.core.errors import SettingError, UnknownModelError
 from caps.core.secrets import (
     Secrets,
     StreamScrubber,
@@ -320,6 +321,7 @@ def parse_base(base_url: str) -> URL:
 CHAT = "chat/completions"
 # Shorter than the 5 s after which uvicorn closes a connection: a request sent at that moment would be lost.
 KEEPALIVE_SECONDS = 4.0
+MOST_NAMES = 10  # of served models in an error message
 LOGPROBS_BYTES = 4 * REPLY_BYTES  # limit of a reply with log-probabilities, which are most of it
 SCRUB_CHUNK = 64 << 10  # bytes: the event loop runs other tasks in between
 CONNECT_SHARE = 0.9  # of the read timeout at most: distinguishes an unreachable server from a slow one
@@ -515,8 +517,19 @@ class HttpModel:
                     break
                 await asyncio.sleep(pause)
         # Raised outside the handler: exceptions of aiohttp may contain the request with its headers.
-        outcome.error.attempts = attempts
-        raise outcome.error
+        error = outcome.error
+        if isinstance(error, UnknownModelError):
+            error = UnknownModelError(f"{error}{await self._offer(model)}")
+        error.attempts = attempts
+        raise error
+
+    async def _offer(self, wanted: str) -> str:
+        """The names of the models that are served, the nearest first, for an error message."""
+        names = await self.names()
+        near = get_close_matches(wanted, names, n=MOST_NAMES, cutoff=0.4)
+        ordered = near + sorted(set(names) - set(near))
+        more = f" and {len(ordered) - MOST_NAMES} more" if len(ordered) > MOST_NAMES else ""
+        return f": it offers {', '.join(ordered[:MOST_NAMES])}{more}" if ordered else ""
 
     def post(
         self, path: str, body: bytes, headers: Mapping[str, str] | None = None

@@ -16,11 +16,11 @@ from dataclasses import replace
 from itertools import accumulate
 from statistics import fmean
 
-from caps.core.errors import InputError, SettingError
+from caps.core.errors import InputError, MissingFeatureError, SettingError
 from caps.core.types import Candidate, Case, Message, Problem
 from caps.evidence.domains import domain_named
 from caps.judging.base import Budget, UnlimitedBudget
-from caps.judging.payment import USUAL_OUTPUT, NoReply, UsualOutput, pay
+from caps.judging.payment import USUAL_OUTPUT, NoReply, ReplyHistory, pay
 from caps.models.base import Completion, Model, Request
 from caps.models.http import Gate
 from caps.prompts.fence import nonce_for
@@ -56,7 +56,7 @@ class Sampler:
         self._model, self._name, self._templates = model, name, templates
         self._logprobs, self._extra = logprobs, {**preset.extra(), **(extra or {})}
         self._budget = budget or UnlimitedBudget()
-        self._usual = UsualOutput(USUAL_OUTPUT)
+        self._history = ReplyHistory(USUAL_OUTPUT)
         self._gate = Gate(capacity())
         self._tasks: set[asyncio.Task[Sample]] = set()
         self._stopping = False
@@ -164,9 +164,13 @@ class Sampler:
         async with self._gate:
             if self._stopping:
                 raise asyncio.CancelledError
-            reply = await pay(self._model, request, budget, self._usual)
+            reply = await pay(self._model, request, budget, self._history)
             if isinstance(reply, NoReply):
                 sample = Sample(request.draw, None, reply.usage, failure=reply.message, cause=reply.cause)
+            elif self._logprobs and reply.text and not reply.logprobs:
+                raise MissingFeatureError(
+                    f"model {request.model!r} returns no log-probabilities: leave out --logprobs (logprobs)"
+                )
             else:
                 sample = to_sample(request.draw, reply)
             self._gate.limit = self.capacity()
