@@ -256,6 +256,24 @@ SAID = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Therefore, the number that was removed is 84 - 60 = 24.", "24"),
+        ("So, the original cost is $15 / (1 - 25%) = $15 / 0.75 = $20.", "20"),
+        ("The average speed is 240 km / 3 hours = 80 km/h", "80"),
+        ("Average speed = distance / time\n= 240 km / 3 hours\n= 80 km/h", "80"),
+        ("There are (9 * 8) / 2 = 36 handshakes.", "36"),
+        (r"The number of even ones is \(9 \times 10 \times 5 = 450\).", "450"),
+        ("15 % of 240 is 36.\nThe share is 36 / 240 = 15%.", "15%"),
+        ("So 2x + 1 = 7", "So 2x + 1 = 7"),
+        ("(10 - 4) * (8 - 4) = 24", "(10 - 4) * (8 - 4) = 24"),
+    ],
+)
+def test_the_result_of_the_calculation_that_a_text_ends_with_is_its_answer(text, answer):
+    assert candidate_answer(Candidate(text)) == answer
+
+
 @pytest.mark.parametrize(("text", "answer"), SAID)
 def test_the_answer_is_found_in(text, answer):
     assert candidate_answer(Candidate(text)) == answer

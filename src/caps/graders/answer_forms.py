@@ -449,9 +449,40 @@ def candidate_answer(candidate: Candidate) -> str | None:
     found = last_boxed(candidate.text) or announced_answer(text)
     if found:
         return extract_answer(found)
+    if calculated := _calculated(text):
+        return calculated
     if lettered := _LETTER_A.search(text, max(len(text) - SHORT_CHARS, 0)):
         return extract_answer(lettered.group())
     return extract_answer(text) if len(text) <= SHORT_CHARS else _conclusion(text)
+
+
+# Of the two sides of the last `=`: a calculation, and a number with a unit or a noun of at most two words.
+_CALCULATION = re.compile(
+    r"\d[\d.,)%]*+\s*+(?:[a-z]{2,9}\)?\s*+)?[-+*/×÷·^]\s*+[\d(\\$€£-]|\\(?:times|cdot|div|d?frac|binom)",
+    re.IGNORECASE,
+)
+_RESULT = re.compile(
+    r"(?:\\?[$€£]\s*+)?+(?P<number>-?\d[\d,]*+(?:\.\d++)?+)(?:\s*+\\?(?P<percent>%))?+"
+    r"(?:\s*+[a-z°²³/]++){0,2}+\s*+(?:\\[)\]]|\$)*+\s*+[.!]?+",
+    re.IGNORECASE,
+)
+_CALCULATION_CHARS = 300
+
+
+def _calculated(text: str) -> str | None:
+    """The result of the calculation that a text ends with: 24 of `So it is 84 - 60 = 24.`
+
+    A calculation without any words may itself be the answer, as in the game of 24: it stays whole.
+    """
+    lines = text[-MAX_CHARS:].rstrip().removesuffix("\\]").rstrip().splitlines()
+    before, sign, after = (lines[-1] if lines else "").rpartition("=")
+    result = _RESULT.fullmatch(after.strip())
+    if not sign or result is None:
+        return None
+    term = before.rpartition("=")[2].strip() or " ".join(lines[-2:-1])  # a line may begin with `=`
+    if not _CALCULATION.search(term[-_CALCULATION_CHARS:]) or not _PROSE_WORD.search(text):
+        return None
+    return result["number"].rstrip(",") + (result["percent"] or "")
 
 
 def extract_answer(text: str) -> str:
