@@ -1,19 +1,25 @@
-"""`caps demo`: the main job on shipped cases with the embedded model."""
+"""`caps demo`: what strategies choose with recorded verdicts, then the same job live with a small model."""
 
 import asyncio
 import time
-from importlib.resources import as_file, files
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from platformdirs import user_data_path
 from rich.markup import escape
 
-from caps.building import load_templates, make_prepare, make_strategy
+from caps.building import make_strategy
 from caps.cli import options
 from caps.cli.output import FailureLog, say, stdout
 from caps.cli.preflight import runner_for
 from caps.cli.progress import JudgeProgress
+from caps.cli.report import write_report
+from caps.cli.run import short_answer
 from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
 from caps.core.contest import Contest
@@ -22,33 +28,49 @@ from caps.core.types import Case, Level
 from caps.costs.closed_form import ViewSizes, v1_infer_calls
 from caps.datasets.case_files import read_cases
 from caps.engines.base import Outcome, in_order
-from caps.evidence.domains import domain_named
+from caps.files import file_errors
+from caps.judging.recorded import FULL_VIEW, NO_CONFIDENCE
 from caps.judging.simulated import PRESETS, SimulatedJudge
 from caps.models.weights import NAME as SMALL
 from caps.reports.bracket import draw
 from caps.reports.console import table
-from caps.reports.demo import judge_text, result_row
 from caps.runner import Runner
+from caps.runs.folder import RunFolder
+from caps.runs.result_lines import json_lines, ruling_lines, selection_line
+from caps.runs.run_file import new_run_file
 from caps.runs.summary import Summary
-from caps.studies.planning import BASELINE, forecast_case
 from caps.studies.simulation import LabelledPool, PoolModel
 
-STRATEGY = "caps-r"
-COMPARED = (STRATEGY, "pointwise", BASELINE)
-SEED = 1234
+DEFAULT = "posterior"
+COMPARED = {
+    "vanilla": "the first answer",
+    "majority": "majority vote",
+    DEFAULT: "posterior (the default)",
+    "caps-r": "caps-r (the paper's cascade)",
+    "v1-infer": "v1-infer (a tournament)",
+}
+LIVE = ("pencils", "vowels")  # short cases: the embedded model judges them in seconds
+JUDGE = "Qwen2.5-Coder-1.5B-Instruct"
 NEXT = """
-Next, with an accurate judge (vLLM, SGLang, llama.cpp, Ollama, an API):
+Next, with your own model (vLLM, SGLang, llama.cpp, Ollama, an API):
   caps select cases.jsonl --model NAME --base-url http://localhost:8000/v1 --out run
   caps report run                                          # one page: choices, contests and costs
-  caps diagnose cases.jsonl --model NAME --base-url URL    # is it accurate enough, and on which views?
-  caps list models                                         # the models you can use here"""
+  caps diagnose cases.jsonl --model NAME --base-url URL    # is it accurate enough as a judge?"""
 
 Simulated = Annotated[
-    bool, typer.Option("--simulated", help="Use a simulated judge and no model; show one contest.")
+    bool, typer.Option("--simulated", help="Show one contest with a simulated judge; no model takes part.")
 ]
-Model = Annotated[str, typer.Option("--model", metavar="NAME", help="Model that judges the cases.")]
+Model = Annotated[str, typer.Option("--model", metavar="NAME", help="Model that judges in the live part.")]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="Address of its server.")]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of --simulated.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Folder for the cases, the run and its report. Default: in your data folder.",
+    ),
+]
 
 
 def demo(
@@ -57,137 +79,197 @@ def demo(
     model: Model = "embedded",
     base_url: BaseUrl = None,
     api_key: options.ApiKey = None,
+    out: Out = None,
     journal: options.JournalFile = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Try the main job on shipped cases; nothing needs to be configured.
 
-    A small model, which runs in this process, judges the candidates. Its weights are downloaded once (93 MB).
-    A second run takes seconds, since the journal answers.
+    First, strategies choose among real answers with the recorded verdicts of a real judge, which takes
+    seconds. Then the default strategy does the same live on two cases with a small model in this process,
+    which is downloaded once (93 MB). A second run takes seconds, since the journal answers.
     """
     if simulated:
         show_simulated(seed)
         return
-    config = RunConfig(
-        model=model,
-        base_url=() if base_url is None else (base_url,),
-        strategy=STRATEGY,
-        skip_failing=True,
-        seed=SEED,
-        journal=str(journal or user_data_path("caps") / "demo.sqlite"),
+    folder = out or user_data_path("caps") / "demo"
+    journal = journal or user_data_path("caps") / "demo.sqlite"
+    shipped = write_shipped(folder)
+    recorded = RunConfig(
+        recorded=str(shipped.verdicts), recorded_judge=JUDGE, journal=str(journal), explain=True
     )
-    with runner_for(config, Keys.find(config, api_key=api_key), quiet=quiet) as runner:
-        code = asyncio.run(run_until_signal(_Tour(runner, quiet=quiet).play()))
-        if code is None:
-            report_interrupted(runner.journal_path)
+    live = RunConfig(model=model, base_url=() if base_url is None else (base_url,), journal=str(journal))
+    keys = Keys.find(live, api_key=api_key)
+    code = asyncio.run(run_until_signal(_tour(shipped, recorded, live, keys, quiet=quiet)))
+    if code is None:
+        report_interrupted(journal)
     raise typer.Exit(130 if code is None else code)
 
 
-class _Tour:
-    """Plans the contests, runs them and prints the results."""
+async def _tour(shipped: "Shipped", recorded: RunConfig, live: RunConfig, keys: Keys, *, quiet: bool) -> int:
+    """Both parts of the demonstration; the exit code."""
+    await show_recorded(shipped, recorded, quiet=quiet)
+    code = await show_live(shipped.cases, live, keys, quiet=quiet)
+    stdout().print(NEXT, markup=False)
+    return code
 
-    def __init__(self, runner: Runner, *, quiet: bool) -> None:
-        self._runner, self._quiet = runner, quiet
-        self._cases = _shipped()
-        self._console = stdout()
-        self._whole = 0.0  # tokens that V1-Infer would read
 
-    async def play(self) -> int:
-        """Run the whole demonstration; return the exit code."""
-        self._introduce()
-        self._plan()
-        started = time.perf_counter()
-        outcomes: list[Outcome] = []
-        async with self._runner.session() as ready:
-            with JudgeProgress(len(self._cases), None, hidden=self._quiet) as meter:
-                ready.engine.watch = meter.count
-                async for outcome in in_order(ready.run(self._cases)):
-                    outcomes.append(outcome)
-                    meter.advance()
-            without = {} if ready.findings is None else ready.findings.unusable
-        for why, count in without.items():
-            judged = f"{plural(count, 'case')} judged without running the programs"
-            say(f"{judged}: {why} (see caps doctor)", "yellow")
-        self._print_results(outcomes, time.perf_counter() - started)
-        return 1 if any(outcome.failure is not None for outcome in outcomes) else 0
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """The shipped cases and recorded verdicts, as files that a user can try commands on."""
 
-    def _introduce(self) -> None:
-        math = sum(domain_named(case.domain).short_answers for case in self._cases)
-        answers = sum(len(case.candidates) for case in self._cases)
-        self._console.print(
-            f"[bold]{len(self._cases)} problems, {answers} candidate answers: which one is right?[/bold]\n"
-            f"{math} problems of mathematics, with real answers of a small model (SmolLM2, 135M), and "
-            f"{len(self._cases) - math} of programming.\n"
-            f"The judge is {self._judge()}. Equal answers count as one; programs are run on their\n"
-            "public examples first, and programs that fail are not judged.\n"
-        )
+    folder: Path
+    cases: Sequence[Case]
 
-    def _judge(self) -> str:
-        where = self._runner.endpoints.full
-        return (
-            "the same small model, in this process"
-            if where.model == SMALL
-            else escape(printable(where.model))
-        )
+    @property
+    def cases_file(self) -> Path:
+        """The file of the cases."""
+        return self.folder / "cases.jsonl"
 
-    def _plan(self) -> None:
-        """Print the forecast of some strategies, from the rendered prompts."""
-        templates, prepare, rows = load_templates(), make_prepare(), []
-        prepared = [prepare(case) for case in self._cases]
-        for name in COMPARED:
-            forecasts = [forecast_case(one, make_strategy(name), templates, seed=SEED) for one in prepared]
-            self._whole = sum(one.mean for one in forecasts)  # V1-Infer comes last
-            calls = sum(one.partial + one.full for one in forecasts)
-            rows.append((name, number(calls, 0), number(self._whole, 0)))
-        self._console.print(table("Forecast", ("strategy", "judge calls", "tokens to read"), rows))
-        self._console.print()
+    @property
+    def verdicts(self) -> Path:
+        """The file of the recorded verdicts."""
+        return self.folder / "verdicts.jsonl"
 
-    def _print_results(self, outcomes: list[Outcome], seconds: float) -> None:
-        played = [outcome for outcome in outcomes if outcome.selection is not None]
-        self._draw(max(played, key=lambda one: len(one.judged), default=None))
-        columns = ("case", "answers", "distinct", "chosen", "calls E1 + E2", "tokens", "right?")
-        rows = [result_row(outcome) for outcome in played]
-        self._console.print(table("What was chosen", columns, rows, numbers_from=1))
-        with FailureLog() as failures:
-            for outcome in outcomes:
-                if outcome.failure is not None:
-                    failures.add_case(outcome.name, outcome.failure)
+
+def write_shipped(folder: Path) -> Shipped:
+    """Write the shipped files into a folder."""
+    with file_errors(f"--out {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        shipped = Shipped(folder, ())
+        for path in (shipped.cases_file, shipped.verdicts):
+            path.write_bytes((files("caps.cli") / "demo_data" / path.name).read_bytes())
+    return Shipped(folder, [case for case in read_cases(str(shipped.cases_file)) if isinstance(case, Case)])
+
+
+async def show_recorded(shipped: Shipped, config: RunConfig, *, quiet: bool) -> None:
+    """Compare strategies on the recorded verdicts, draw one contest, and write the report of the default."""
+    console, cases = stdout(), shipped.cases
+    programs = sum(case.domain == "code" for case in cases)
+    answers = sum(len(case.candidates) for case in cases)
+    right = sum(candidate.correct is True for case in cases for candidate in case.candidates)
+    console.print(
+        f"[bold]{len(cases)} problems, {answers} answers of a small model: which ones are right?[/bold]\n"
+        f"{JUDGE} answered {len(cases) - programs} problems of mathematics and {programs} of programming, 8 "
+        f"times each;\n{right} of {answers} answers are right. The judge is the same model: its verdicts on "
+        "pairs of these answers\nwere recorded once, and are read from a file here.\n",
+        highlight=False,
+    )
+    rows, substituted = [], Counter[str]()
+    for name, label in COMPARED.items():
+        runner = Runner(replace(config, strategy=name))
+        played = await _play(runner, cases, shipped, keep=name == DEFAULT)
         summary = Summary()
-        for outcome in outcomes:
+        for outcome in played:
             summary.add(outcome)
         total = summary.ledger.total()
-        paid = (
-            "all of them from the journal" if not total.billed else f"{number(total.billed, 0)} of them new"
-        )
-        self._console.print(
-            f"\n{number(total.asked, 0)} tokens read in {seconds:.0f} s ({paid}): "
-            f"{total.asked / self._whole:.0%} of what V1-Infer would read.",
-            style="bold",
-        )
-        for words in (*summary.findings.as_text(), *judge_text(played)):
-            self._console.print(printable(words), markup=False)
-        if self._runner.endpoints.full.model == SMALL:
-            self._console.print(
-                "This model is small enough to run anywhere, and too small to be a reliable judge."
-            )
-        self._console.print(NEXT, markup=False)
-
-    def _draw(self, outcome: Outcome | None) -> None:
-        if outcome is None or outcome.contest is None or outcome.prepared is None:
-            return
-        right = [one.correct for one in outcome.prepared.case.candidates]
-        self._console.print(
-            f"The contest of case {outcome.name!r}: ✓ is right; the upper of two was shown first. In "
-            "the table: + won, - lost, = tied, doubled if the judge was sure\n"
-        )
-        for line in draw(outcome.contest, lambda one: f"{one}{'✓' if right[one] else '✗'}"):
-            self._console.print(line)
-        self._console.print()
+        substituted += summary.ledger.substituted
+        chosen = sum(_is_right(outcome) for outcome in played)
+        calls = sum(summary.ledger.calls.values())
+        rows.append((label, f"{chosen} of {len(cases)}", number(calls, 0), number(total.asked, 0)))
+        if name == DEFAULT:
+            default = played
+    columns = ("strategy", "right", "judge calls", "tokens read")
+    console.print(table("", columns, rows, numbers_from=1))
+    console.print(
+        f"\nRecorded are verdicts on whole answers: {substituted[FULL_VIEW]} questions about excerpts were "
+        f"answered with\nthose, and {substituted[NO_CONFIDENCE]} ratings (V1-Infer asks for them) come from "
+        "verdicts.\n",
+        style="dim",
+        highlight=False,
+    )
+    _draw(default)
+    page = write_report(shipped.folder / "run")
+    console.print(
+        f"The report, with every choice and why: {printable(str(page))}\n", soft_wrap=True, highlight=False
+    )
 
 
-def _shipped() -> list[Case]:
-    with as_file(files("caps.cli") / "demo_cases.jsonl") as path:
-        return [case for case in read_cases(str(path)) if isinstance(case, Case)]
+async def _play(runner: Runner, cases: Sequence[Case], shipped: Shipped, *, keep: bool) -> list[Outcome]:
+    """Choose in all cases; with `keep` the run is written to the folder, as by `caps select --out`."""
+    async with runner.session() as session:
+        outcomes = [outcome async for outcome in in_order(session.run(cases))]
+        if not keep:
+            return outcomes
+        found = {} if session.findings is None else session.findings.versions
+    file = new_run_file(runner, cases=str(shipped.cases_file), limit=None, confidence="", findings=found)
+    summary = Summary()
+    with RunFolder(shipped.folder / "run", file, force=True) as folder:
+        for outcome in outcomes:
+            summary.add(outcome)
+            line = selection_line(outcome, runner.config, price=None)
+            folder.add(json_lines([line]), json_lines(ruling_lines(outcome)))
+        folder.finish(summary.as_line(None))
+    return outcomes
+
+
+def _is_right(outcome: Outcome) -> bool:
+    if outcome.prepared is None or outcome.selection is None:
+        return False
+    return outcome.prepared.case.candidates[outcome.selection.winner].correct is True
+
+
+def _draw(outcomes: Sequence[Outcome]) -> None:
+    """Draw the right choice that took the most questions, and name the wrong ones."""
+    console = stdout()
+    wrong = [outcome.name for outcome in outcomes if not _is_right(outcome)]
+    outcome = max(filter(_is_right, outcomes), key=lambda outcome: len(outcome.judged))
+    if outcome.contest is None or outcome.prepared is None:
+        return
+    candidates = outcome.prepared.case.candidates
+
+    def label(place: int) -> str:
+        mark = "✓" if candidates[place].correct else "✗"
+        return f"{place}{mark} {short_answer(candidates[place].text, 24)}"
+
+    title = f"How posterior decided {outcome.name!r} (✓ is right, which no strategy knows)"
+    console.print(title, style="bold", highlight=False)
+    for line in draw(outcome.contest, label):
+        console.print(line)
+    reasons = [(influence.what, f"{influence.probability:.0%}") for influence in outcome.contest.explain()]
+    console.print()
+    console.print(table("", ("what it knew, one after the other", "probability of its choice"), reasons))
+    console.print(f"\nIt chose wrongly in {', '.join(wrong) or 'no case'}.", highlight=False)
+
+
+async def show_live(cases: Sequence[Case], config: RunConfig, keys: Keys, *, quiet: bool) -> int:
+    """Let a model in this process, or the one that is named, judge two cases; the exit code."""
+    console = stdout()
+    chosen = [case for case in cases if case.id in LIVE]
+    with runner_for(config, keys, quiet=quiet) as runner:
+        small = runner.endpoints.full.model == SMALL
+        name = "SmolLM2-135M, in this process" if small else printable(runner.endpoints.full.model)
+        console.print(f"[bold]The same job live, with {escape(name)}[/bold]", highlight=False)
+        started = time.perf_counter()
+        async with runner.session() as session:
+            with JudgeProgress(len(chosen), None, hidden=quiet) as meter:
+                session.engine.watch = meter.count
+                outcomes = []
+                async for outcome in in_order(session.run(chosen)):
+                    outcomes.append(outcome)
+                    meter.advance()
+            unusable = {} if session.findings is None else session.findings.unusable
+    for why, count in unusable.items():
+        say(f"{plural(count, 'case')} judged without running the programs: {why} (see caps doctor)", "yellow")
+    rows, summary = [], Summary()
+    with FailureLog() as failures:
+        for outcome in outcomes:
+            summary.add(outcome)
+            if outcome.failure is not None:
+                failures.add_case(outcome.name, outcome.failure)
+            elif outcome.prepared is not None and outcome.selection is not None:
+                answer = short_answer(outcome.prepared.case.candidates[outcome.selection.winner].text)
+                calls, tokens = sum(outcome.ledger.calls.values()), outcome.ledger.total().asked
+                mark = "right" if _is_right(outcome) else "wrong"
+                rows.append((outcome.name, answer, mark, str(calls), number(tokens, 0)))
+    columns = ("case", "answer chosen", "right?", "judge calls", "tokens read")
+    console.print(table("", columns, rows, numbers_from=3))
+    billed = summary.ledger.total().billed
+    paid = f"{number(billed, 0)} tokens read" if billed else "every reply came from the journal"
+    console.print(f"{paid}, {time.perf_counter() - started:.0f} s", style="dim", highlight=False)
+    if small:
+        console.print("This model is small enough to run anywhere, and too small to judge: expect a coin.")
+    return 1 if summary.failed else 0
 
 
 def show_simulated(seed: int) -> None:

@@ -19,6 +19,8 @@ from caps.reports.report import case_page, comparison_page, load_report, receipt
 from caps.runs.folder import read_run
 from caps.runs.rebuild import RebuiltRun
 
+REPORT = "report.html"
+
 Runs = Annotated[
     list[Path],
     typer.Argument(metavar="RUN...", help="Folders of runs, made with --out; several are compared."),
@@ -79,6 +81,13 @@ def report(
         _write(loaded, case, output, texts=texts)
 
 
+def write_report(path: Path) -> Path:
+    """Write the page of a run into its folder."""
+    with open_run(path) as run:
+        loaded = load_report(run, keep_cases=True)
+        return write_page(run_page(loaded), receipts(loaded), path / REPORT)[0]
+
+
 @contextmanager
 def open_run(path: Path) -> Iterator[RebuiltRun]:
     """A run with its journal, if that exists."""
@@ -101,7 +110,7 @@ def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, tex
         page, usual = case_page(runs[0], case), f"receipt-{name}.html"
     elif len(runs) == 1:
         loaded = load_report(runs[0], keep_cases=True)
-        page, held, usual = run_page(loaded, texts=texts), receipts(loaded, texts=texts), "report.html"
+        page, held, usual = run_page(loaded, texts=texts), receipts(loaded, texts=texts), REPORT
     else:
         all_ = [load_report(run, keep_cases=True) for run in runs]
         held = chain.from_iterable(receipts(one, texts=texts) for one in all_)

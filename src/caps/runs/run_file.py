@@ -150,10 +150,13 @@ def _completed(config: RunConfig) -> dict[str, Any]:
 
 
 def judges_of(config: RunConfig) -> tuple[str | None, str | None]:
-    """Return the names of the models that judge full and partial views."""
+    """Return the names of the judges of full and partial views."""
     if config.judges:
         names = f"panel of {', '.join(one.name for one in config.judges)}"
         return names, names
+    if config.recorded is not None:
+        name = f"{config.recorded_judge or config.recorded} (recorded)"
+        return name, name
     full = config.judge_model or config.model
     return full, config.judge_model_e1 or full
 
