@@ -14,12 +14,14 @@ from caps.runner import Runner
 from caps.testing import better_quality_wins
 
 REPLY: list[Callable[[Request], str]] = []
+CONNECTED: list["Connected"] = []
 
 
 class Connected(ScriptedModel):
     """A scripted model as an endpoint."""
 
     connections = 8
+    closed = 0
 
     async def complete(self, request: Request) -> Completion:
         completion = await super().complete(request)
@@ -27,11 +29,12 @@ class Connected(ScriptedModel):
         return completion
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        self.closed += 1
 
 
 def connect(options: ConnectOptions) -> Connected:
-    return Connected(REPLY[-1])
+    CONNECTED.append(Connected(REPLY[-1]))
+    return CONNECTED[-1]
 
 
 def by_quality(request: Request) -> str:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import caps as api
 from caps.datasets.case_files import parse_case
-from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, is_judge
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, is_judge, write_cases
 from cli.test_batch import batch, provide, written
+from running import CONNECTED, run_cases
 from server.serving import inside
 from shell import caps, json_lines
 
@@ -272,3 +273,9 @@ def test_programs_are_run_by_the_server_only_where_its_operator_allows_a_sandbox
         allowed = inside(server.url, ask, config_={"sandbox": "auto"}).json
     assert ("tests_passed" in never, never["winner"]) == (False, 1)
     assert (allowed["tests_passed"], allowed["winner"]) == ([1, 0], 0)
+
+
+def test_every_judge_endpoint_is_connected_once_and_closed_once(tmp_path):
+    CONNECTED.clear()
+    run_cases(write_cases(tmp_path / "cases.jsonl", 1), tmp_path / "run")
+    assert [model.closed for model in CONNECTED] == [1]

@@ -165,8 +165,9 @@ class JudgePanel:
         return list(dict.fromkeys(kind for one in self.sources for kind in one.unanswerable(strategy)))
 
     def connect(self) -> dict[Endpoint, HasConnections]:
-        """Connect to the model at each judging endpoint; the caller closes them."""
-        return {where: one.connect(where) for one in self.models for where in one.endpoints[1:]}
+        """Connect once to the model at each judging endpoint; the caller closes them."""
+        places = {where: source for source in self.models for where in source.endpoints[1:]}
+        return {where: source.connect(where) for where, source in places.items()}
 
     async def probe(self, servers: Mapping[Endpoint, Model], paid: Callable[[Usage], object]) -> str:
         """Find out what is open; log-probabilities are the confidence only if all judges return them.
