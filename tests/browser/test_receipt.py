@@ -2,6 +2,7 @@
 
 import json
 import re
+from urllib.parse import quote
 
 import pytest
 
@@ -60,11 +61,26 @@ def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("receipts")
     lines = [case("sum", SOLUTION), case("attack", SOLUTION, ATTACK), case("patch", DIFF, domain="general")]
     lines.append(case("agent", "[" + CALL + "]", domain="general"))
+    lines.append(case(ODD, SOLUTION))
     (place / "cases.jsonl").write_text("\n".join(lines) + "\n")
     run_cases(place / "cases.jsonl", place / "run", reply=reply, strategy="posterior")
     with open_run(place / "run") as run:
         _write([run], None, place / "report.html", texts=True)
     return place
+
+
+ODD = """7/8 "odd" & 'id' 100%"""
+
+
+@pytest.mark.parametrize("written", [ODD, quote(ODD), quote(ODD, safe="")])
+def test_a_link_to_any_id_opens_its_case_however_it_is_escaped(visit, written):  # noqa: F811
+    page = visit(f"report.html#case={written}")
+    page.locator("h1", has_text=f"Case {ODD}").wait_for()
+
+
+def test_a_link_to_a_case_that_is_not_there_says_so(visit):  # noqa: F811
+    page = visit("report.html#case=nothing")
+    page.get_by_text("There is no case nothing on this page.").wait_for()
 
 
 def receipt(page, name):
@@ -100,12 +116,13 @@ def test_keys_lead_from_case_to_case_and_back(visit):  # noqa: F811
 
 
 def test_a_link_opens_a_case_at_one_game_and_a_dot_of_the_picture_makes_such_a_link(visit):  # noqa: F811
-    page = visit("report.html#case=sum&game=1")
-    page.locator("#g1[open]").wait_for()
+    page = visit("report.html#case=sum&game=2")
+    page.locator("#g2[open]").wait_for()
     assert page.locator("details.game[open]").count() == 1
+    assert page.locator("#g2 summary").inner_text().split()[0] == "2"
     page.locator("svg.beliefs circle").nth(1).click()
-    page.locator("#g0[open]").wait_for()
-    assert page.url.endswith("#case=sum&game=0")
+    page.locator("#g1[open]").wait_for()
+    assert page.url.endswith("#case=sum&game=1")
 
 
 def test_the_sentence_and_the_picture_say_which_answer_and_how_sure(visit):  # noqa: F811

@@ -269,13 +269,13 @@ def _moves(receipt: Receipt, described: Sequence[str]) -> Node | None:
         rows.append(_MOVE("votes and findings", share(before), ""))
     answered = [game for stage in receipt.stages if stage.name != "not answered" for game in stage.games]
     for game, chance in zip(answered, group.chances[1:], strict=True):
-        call = game.number
+        call = game.number + 1
         rows.append(
             _CALL_MOVE(
                 call,
                 f"#g{call}",
-                f"call {call + 1}",
-                described[call],
+                f"call {call}",
+                described[game.number],
                 share(chance),
                 _points(chance - before),
             )
@@ -353,7 +353,7 @@ def _flips(receipt: Receipt) -> Node | None:
     items = [
         el(
             "li",
-            el("a", f"call {flip.game + 1}", href=f"#g{flip.game}", data_game=flip.game),
+            el("a", f"call {flip.game + 1}", href=f"#g{flip.game + 1}", data_game=flip.game + 1),
             f": if {name_of(receipt, flip.preferred)} had been preferred, "
             f"{name_of(receipt, flip.winner)}{mark(receipt.right(flip.winner))} would have won",
         )
@@ -514,7 +514,7 @@ def _game(
     cost = f"{game.tokens:,} tokens read ({game.cached:,} cached), {game.output} written"
     tries = f", {game.tries} attempts" if game.tries > 1 else ""
     return _GAME(
-        f"g{game.number}",
+        f"g{game.number + 1}",
         str(game.number + 1),
         f" {described} ",
         _UNREAD() if game.malformed else None,

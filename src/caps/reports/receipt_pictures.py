@@ -284,8 +284,8 @@ def _cell(receipt: Receipt, pair: tuple[int, int], met: Met, x: float, y: float)
         el("title", "; ".join(describe(game, receipt) for game in games)),
         el("rect", **box, class_=f"cell {tone}"),
         el("text", text, x=x + CELL / 2, y=y + 17.5, class_=f"sign {tone}", text_anchor="middle"),
-        href=f"#g{games[-1].number}",
-        data_game=games[-1].number,
+        href=f"#g{games[-1].number + 1}",
+        data_game=games[-1].number + 1,
     )
 
 
@@ -313,7 +313,7 @@ def _card(receipt: Receipt, stage: Stage, game: Game, *, winner: int, x: float, 
         rows.append(el("text", note, x=x + CARD - 8, y=y + 15, class_="note", text_anchor="end"))
     frame = el("rect", x=x, y=middle - ROW, width=CARD, height=2 * ROW, rx=5, class_="frame")
     title = f"stage {stage.name}: {describe(game, receipt)}; {name_of(receipt, winner)} advances"
-    return el("a", el("title", title), *rows, frame, href=f"#g{game.number}", data_game=game.number)
+    return el("a", el("title", title), *rows, frame, href=f"#g{game.number + 1}", data_game=game.number + 1)
 
 
 def _pill(receipt: Receipt, one: int, x: float, y: float, *, size: int = 1, class_: str = "pill") -> Node:
@@ -647,7 +647,7 @@ def _steps(receipt: Receipt, groups: Sequence[AnswerGroup], described: Sequence[
         for step, game in enumerate(answered, 1):
             moved = f"{shares[step - 1]} → {shares[step]}"
             words = f"verdict {step}: {described[game.number]}; {moved}"
-            drawn.append(_DOT(words, f"#g{game.number}", game.number, xs[step], ys[step]))
+            drawn.append(_DOT(words, f"#g{game.number + 1}", game.number + 1, xs[step], ys[step]))
     return drawn
 
 

@@ -87,10 +87,17 @@ function separate(article, index) {
   return article;
 }
 
+// Browsers and people escape different characters of an id in an address.
+function unescaped(text) {
+  return text.replace(/(?:%[\da-f]{2})+/gi, (part) => { try { return decodeURIComponent(part); } catch { return part; } });
+}
+
 function route() {
-  const [, name, game] = /^#case=([^&]*)(?:&game=([\d-]+))?$/.exec(location.hash) ?? [];
-  const row = name === undefined ? null : data.rows.find((one) => name === encodeURIComponent(one[2]));
+  document.getElementById("no-case")?.remove();
+  const [, name, game] = /^#case=(.*?)(?:&game=([\d-]+))?$/.exec(location.hash) ?? [];
+  const row = name === undefined ? null : data.rows.find((one) => unescaped(name) === one[2]);
   if (row) { show(row, game); return; }
+  if (name !== undefined) overview.prepend(make("p", `There is no case ${unescaped(name)} on this page.`, { id: "no-case", class: "simulated", role: "status" }));
   const left = shownRow;
   const last = shownRow ? caseAddress(shownRow) : "", wasHidden = receiptView.hidden;
   shownRow = null;
