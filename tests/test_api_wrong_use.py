@@ -240,3 +240,19 @@ def test_a_program_that_keeps_the_collector_from_running_is_left_alone():
         assert {*seen, gc.get_threshold()} == {(50_000, 5, 5)}
     finally:
         gc.set_threshold(*before)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "named"),
+    [
+        ({"judge": "reward", "base_url": "http://127.0.0.1:9", "strategy": "caps"}, "strategy pointwise"),
+        ({"model": "m", "base_url": "http://127.0.0.1:9", "budget_usd": 1}, "price_input"),
+        ({"model": "m", "base_url": "http://127.0.0.1:9", "engine": "batch"}, "journal"),
+    ],
+)
+def test_errors_name_keywords_and_not_options_of_the_command_line(keywords, named):
+    for call in (caps.select_sync, lambda case, **more: caps.select_many_sync([case], **more)):
+        with pytest.raises(caps.CapsError) as error:
+            call(cases(1)[0], **keywords)
+        assert named in str(error.value)
+        assert "--" not in str(error.value)

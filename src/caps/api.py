@@ -18,6 +18,7 @@ import asyncio
 import gc
 import inspect
 import logging
+import re
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -321,7 +322,8 @@ async def solve(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solve
         if isinstance(question, Case)
         else question_case(question, _domain_name(runner.config.domain))
     )
-    solution = await solve_case(runner, case)
+    with _errors_in_python():
+        solution = await solve_case(runner, case)
     sampled, outcome = solution.sampled, solution.outcome
     if sampled.case is None or outcome is None:
         raise CapsError(f"question {case.id!r}: {sampled.failure}")
@@ -346,6 +348,25 @@ _OBJECTS = ("strategy", "preset", "method")
 _ADDRESSES = ("base_url", "judge_model", "judge_base_url", "judge_model_e1", "judge_base_url_e1")
 
 
+_FLAG = re.compile(r"--([a-z][a-z0-9-]+)")
+
+
+@contextmanager
+def _errors_in_python() -> Iterator[None]:
+    """Let errors name keywords, where the same code tells users of the command line about its options."""
+    try:
+        yield
+    except CapsError as error:
+        error.args = tuple(_FLAG.sub(_keyword, arg) if isinstance(arg, str) else arg for arg in error.args)
+        raise
+
+
+def _keyword(flag: re.Match[str]) -> str:
+    name = {"set": "settings"}.get(flag[1], flag[1].replace("-", "_"))
+    return name if name in (*get_type_hints(SolveOptions), *get_type_hints(ManyOptions)) else flag[0]
+
+
+@_errors_in_python()
 def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner:
     """The runner of a call: keywords, then the environment, then the defaults."""
     known = get_type_hints(allowed)
@@ -402,11 +423,12 @@ def _panel(judges: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
 
 
 async def _select_one(case: Case, runner: Runner) -> Selected:
-    await _find_models(runner)
-    async with runner.session() as session:
-        cases = _with_logged_guesses(agree_on_domain([case]), runner)
-        (outcome,) = [one async for one in session.run(cases)]
-    return _selected(outcome, runner)
+    with _errors_in_python():
+        await _find_models(runner)
+        async with runner.session() as session:
+            cases = _with_logged_guesses(agree_on_domain([case]), runner)
+            (outcome,) = [one async for one in session.run(cases)]
+        return _selected(outcome, runner)
 
 
 def _with_logged_guesses(cases: Iterable[Case | InputError], runner: Runner) -> Iterator[Case | InputError]:
@@ -439,13 +461,14 @@ def _selected(outcome: Outcome, runner: Runner) -> Selected:
 async def _results(source: "_Source", keywords: ManyOptions) -> AsyncGenerator[tuple[int, Selected], None]:
     """Results with the number of their case, in order of completion."""
     runner = _runner(keywords, ManyOptions)
-    await _find_models(runner)
-    async with runner.session() as session:
-        with _RELAXED_GC, _bar(source.total, shown=keywords.get("progress", False)) as advance:
-            async with aclosing(session.run(_with_logged_guesses(source, runner))) as outcomes:
-                async for outcome in outcomes:
-                    advance()
-                    yield outcome.number, selected_of(outcome, runner.config, runner.price)
+    with _errors_in_python():
+        await _find_models(runner)
+        async with runner.session() as session:
+            with _RELAXED_GC, _bar(source.total, shown=keywords.get("progress", False)) as advance:
+                async with aclosing(session.run(_with_logged_guesses(source, runner))) as outcomes:
+                    async for outcome in outcomes:
+                        advance()
+                        yield outcome.number, selected_of(outcome, runner.config, runner.price)
 
 
 @dataclass(slots=True)

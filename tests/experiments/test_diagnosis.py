@@ -147,6 +147,13 @@ def test_right_candidates_that_came_first_do_not_speak_for_taking_the_first():
     assert sum(pool.correct[0] for pool in first) / len(first) > mean + 0.2
 
 
+def test_as_many_contests_are_simulated_as_were_asked_for():
+    made, heard = [one.pool for one in pools()], []
+    contests = len(made) + 1  # more than there are pools, and no multiple of them
+    forecast(made, {("vanilla", ()): Vanilla()}, GOOD, seed=1, contests=contests, report=heard.append)
+    assert sum(heard) == contests
+
+
 def test_an_interval_is_wider_the_less_is_known_and_the_fewer_cases_it_is_about():
     made = [one.pool for one in pools()]
 

@@ -124,7 +124,9 @@ def configured(
                 say("settings from {}: {}".format(*loaded))
             found = {name: words[name] for name in keys}
             config = _config(taken, words, usual, ctx.meta.get(TABLES, ()))
-            if journaled and not words["no_journal"] and config.journal is None:
+            if journaled and words["no_journal"]:  # also against CAPS_JOURNAL and a settings file
+                config = config.with_values({"journal": None})
+            elif journaled and config.journal is None:
                 config = config.with_values({"journal": str(default_path(user_data_path("caps")))})
             allow_named(
                 *(getattr(config, one.name) for one in taken if one.plugin or one.guarded), config.judges

@@ -285,7 +285,7 @@ def profile_warnings(measured: JudgeMeasures) -> list[str]:
             f"only {found.cases} cases have pairs that were answered: a profile from fewer than "
             f"{LEAST_CASES} says little about other cases"
         )
-    freedom = max(2, found.cases - 1)
+    freedom = max(1, found.cases - 1)
     half = (found.high - found.low) / 2 * student(freedom, 0.9) / student(freedom)
     if half > SLACK * PRECISION and found.cases >= LEAST_CASES:
         pairs = math.ceil(measured.pairs * (half / PRECISION) ** 2 / 10) * 10

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, sqrt
+from itertools import cycle, islice
+from math import sqrt
 from random import Random
 from statistics import fmean, variance
 from typing import TypeAlias
@@ -137,7 +138,7 @@ def forecast(
         by_judge = ((better - worse) / (2 * step) * unsure.accuracy) ** 2
         by_pools = _variance_of_mean(record.outcomes, min(len(pools), contests))
         by_luck = (share * (1 - share) + 0.25 / len(many)) / new_cases
-        half = student(max(2, unsure.cases - 1), 0.9) * sqrt(by_judge + by_pools + by_luck)
+        half = student(max(1, unsure.cases - 1), 0.9) * sqrt(by_judge + by_pools + by_luck)
         found[key] = record, (max(0.0, share - half), min(1.0, share + half))
     return found
 
@@ -161,8 +162,7 @@ def repeated(pools: Sequence[LabelledPool], contests: int, seed: int) -> list[La
     """`contests` pools: a random sample, or repetitions with new judge errors if there are too few."""
     if len(pools) > contests:
         return Random(f"advice {seed}").sample(list(pools), contests)
-    rounds = ceil(contests / len(pools))
-    many = [pool for _ in range(rounds) for pool in pools]
+    many = islice(cycle(pools), contests)
     return [replace(pool, number=number) for number, pool in enumerate(many)]
 
 
@@ -277,7 +277,7 @@ def conclude(
 def uncertainty_of(measured: JudgeMeasures, new_cases: int | None = None) -> Uncertainty:
     """The standard error of the accuracy at full views."""
     found = measured.levels["E2"].accuracy
-    error = (found.high - found.low) / (2 * student(max(2, found.cases - 1)))
+    error = (found.high - found.low) / (2 * student(max(1, found.cases - 1)))
     error = max(error, math.sqrt((share := cautious(found)) * (1 - share) / (2 * found.cases)))
     return Uncertainty(accuracy=error, cases=found.cases, new_cases=new_cases)
 
