@@ -102,12 +102,13 @@ def make_prepare(
     context: int | None = None,
     reply: int = 0,
     all_at_once: bool = False,
+    templates: Mapping[str, str] | None = None,
 ) -> CasePreparation:
     """Create the preparation of cases: a profile, by default that of the domain, with single views replaced.
 
     With `findings`, candidates of the same behaviour count as equal; with `quotes`, prompts ask for no code;
     with `differences`, pairs are shown by what separates them, where that is known. Views are shortened to
-    fit a judge with `context` tokens, `reply` of them for its reply.
+    fit a judge with `context` tokens, `reply` of them for its reply. `templates` are those of its prompts.
     """
     if profile is not None or views:
         with_views(GENERAL if profile is None else profile_named(profile), views or {})
@@ -120,6 +121,7 @@ def make_prepare(
         context=context,
         reply=reply,
         all_at_once=all_at_once,
+        templates=templates or {},
     )
 
 

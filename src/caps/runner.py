@@ -353,8 +353,11 @@ class Runner:
         """The preparation of cases for judging."""
         return self.preparation(findings=self.merges_found)
 
-    def preparation(self, *, findings: bool) -> CasePreparation:
-        """The preparation of cases; a forecast, which computes no findings, does without them."""
+    def preparation(self, *, findings: bool, prompts: bool = True) -> CasePreparation:
+        """The preparation of cases; a forecast, which computes no findings, does without them.
+
+        Without `prompts`, whose folder may be gone, the size of a prompt and V1-Infer's baseline are unknown.
+        """
         views = {name: str(value) for name, value in self.config.views.items()}
         return make_prepare(
             self.config.profile,
@@ -365,6 +368,7 @@ class Runner:
             context=self.context,
             reply=self.config.max_tokens,
             all_at_once="pick" in capabilities_of(self.strategy).asks,
+            templates=self.templates if prompts and self.asks_judge else {},
         )
 
     @property

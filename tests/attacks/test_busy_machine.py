@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from caps.building import make_prepare
 from caps.core.types import BY_CLOCK, Candidate, Case, Problem
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import Findings
 from caps.findings.programs import BehaviourFinder
 from caps.graders.math import MathGrader
-from caps.judging.base import PreparedCase
 from caps.runs.result_lines import FindingsSummary, findings_line
 from caps.sandbox.base import Limits
 from sandboxing import case as graded_case
@@ -149,8 +149,8 @@ def test_labels_do_not_depend_on_the_clock_either(work, correct, reason):
 
 def test_what_the_clock_ended_is_in_the_result_line_and_in_the_summary():
     (found,) = find_all([programs(double_after("time.sleep(600)"), double_after("pass"))], limits=QUICK)
-    prepared = PreparedCase(found, None, "", 0, "")
-    assert findings_line(prepared)["notes"] == [BY_CLOCK, ""]
+    prepared = make_prepare()(found)
+    assert findings_line(prepared)["notes"] == {BY_CLOCK: [0]}
     summary = FindingsSummary()
     summary.add(prepared)
     assert summary.as_line()["by_clock"] == 1

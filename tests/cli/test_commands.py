@@ -11,13 +11,13 @@ def test_plan_prints_every_strategy_with_calls_depth_and_share():
     rows = {row["strategy"]: row for row in caps_json("plan", "--pool", 16, "--finalists", 4, "--rho", 0.12)}
     assert list(rows) == ALL
     assert rows["caps"]["calls"] == {"E1": 8, "E2": 10}
-    assert rows["caps"]["depth"] == 3
+    assert rows["caps"]["depth"] == {"mean": 3, "most": 3}
     assert rows["caps"]["token_share"] == pytest.approx(0.228, abs=6e-4)
     assert rows["v1-infer"]["calls"] == {"E1": 0, "E2": 48}
-    assert (rows["v1-infer"]["depth"], rows["v1-infer"]["token_share"]) == (6, 1)
-    assert rows["pointwise"]["tokens"] == 16 * 4500
-    assert rows["caps-r"]["calls_least"] == 18
-    assert rows["caps-r"]["calls_most"] == 22
+    assert (rows["v1-infer"]["depth"]["most"], rows["v1-infer"]["token_share"]) == (6, 1)
+    assert rows["pointwise"]["tokens"]["mean"] == 16 * 4500
+    assert rows["caps-r"]["calls_total"]["low"] == 18
+    assert rows["caps-r"]["calls_total"]["high"] == 22
 
 
 def test_plan_forecasts_one_strategy_with_its_fields_changed():

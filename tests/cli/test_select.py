@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from caps.testing import ScriptedEndpoint, better_quality_wins, case_line, spread, write_cases
+from caps.cli.report import open_run
+from caps.reports.report import load_report
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, case_line, spread, write_cases
 from shell import caps, json_lines
 
 
@@ -231,6 +233,8 @@ def test_500_bad_lines_print_five_and_a_count_and_the_folder_has_all(select, tmp
     assert len(named) == 5
     assert last == f"failed: 495 more, 500 in all; all of them are in {run / 'selections.jsonl'}"
     assert (run / "selections.jsonl").read_text().count('"error"') == 500
+    with open_run(run) as read:
+        assert load_report(read).figures.failed == 500
     assert "keep them all with --out DIR" in select(cases, "--quiet").stderr
 
 
@@ -239,7 +243,7 @@ def test_what_would_surely_cost_too_much_is_not_started(select, server, tmp_path
     price = ("--price-input", 10, "--price-output", 10)
     refused = select(cases, "--max-usd", 0.05, *price)
     assert refused.returncode == 2
-    assert "--max-usd 0.05: the run would read at least" in refused.stderr
+    assert "--max-usd 0.05: the run would read" in refused.stderr
     assert server.requests == 0
     assert select(cases, "--max-usd", 5, *price).returncode == 0
     assert select(cases, "--max-usd", 5).returncode == 2
@@ -306,3 +310,40 @@ def test_several_files_are_one_run(tmp_path):
     assert "holds a run with another 'cases'" in caps(*words).stderr
     twice = caps("select", tmp_path / "a.jsonl", "-", "--strategy", "majority")
     assert (twice.returncode, "standard input cannot be read together" in twice.stderr) == (2, True)
+
+
+def test_no_journal_goes_before_a_journal_of_the_environment(server, tmp_path):
+    cases, journal = write_cases(tmp_path / "cases.jsonl", 1), tmp_path / "journal.sqlite"
+    words = ("select", cases, "--base-url", server.url, "--model", "stub", "--no-journal")
+    done = caps(*words, CAPS_JOURNAL=str(journal))
+    assert done.returncode == 0, done.stderr
+    assert not journal.exists()
+
+
+def test_the_summary_counts_as_many_different_answers_as_the_results(select, tmp_path):
+    texts = ["\\boxed{4}", "\\boxed{4.0}", "\\boxed{5}", "I do not know", "I do not know"]
+    case = {"id": "sum", "domain": "math", "problem": "2 + 2", "candidates": texts}
+    (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
+    for strategy in ("posterior", "v1-infer"):
+        select(tmp_path / "cases.jsonl", "--strategy", strategy, "--out", tmp_path / strategy)
+        (line,) = map(json.loads, (tmp_path / strategy / "selections.jsonl").read_text().splitlines())
+        findings = json.loads((tmp_path / strategy / "run.json").read_text())["summary"]["findings"]
+        assert findings["clusters"] == line["clusters"]
+
+
+def test_an_unreadable_reply_that_was_asked_for_again_is_counted(tmp_path):
+    def hesitant(body, number):
+        return Reply("hm") if number % 3 == 1 else better_quality_wins(body)
+
+    cases = write_cases(tmp_path / "cases.jsonl", 1, n=4)
+    with ScriptedEndpoint(hesitant) as server:
+        done = caps(
+            "select", cases, "--strategy", "round-robin", "--base-url", server.url, "--model", "stub",
+            "--no-journal", "--max-connections", 1, "--out", tmp_path / "run",
+        )  # fmt: skip
+    rulings = [json.loads(line) for line in (tmp_path / "run" / "rulings.jsonl").read_text().splitlines()]
+    unread = sum(line["how"] == "none" for line in rulings)
+    assert unread > 0
+    assert f"unreadable replies: {unread} (no-tag {unread}) of {len(rulings)}; 0 questions" in done.stderr
+    with open_run(tmp_path / "run") as run:
+        assert load_report(run).figures.unreadable_rate == unread / len(rulings)

@@ -103,6 +103,7 @@ def test_a_mean_of_ones_and_zeros_has_wilsons_interval_with_students_quantile():
     low, high = wilson(14.5, 29, student(29))  # the sample's own variance has one degree less
     assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
     assert student(10) == pytest.approx(2.228, abs=2e-3)
+    assert [student(1), student(2), student(3)] == pytest.approx([12.706, 4.303, 3.182], rel=0.01)
     assert mean_estimate([], 0) is None
 
 

@@ -64,8 +64,9 @@ def test_figures_counted_from_the_lines_are_those_the_run_ended_with(run):
     assert (total.asked, total.billed, total.output) == tuple(
         summary["tokens"][name] for name in ("asked", "billed", "output")
     )
-    assert total.asked / figures.v1_tokens == pytest.approx(summary["token_share_of_v1_infer"])
-    assert dict(figures.ledger.malformed) == summary["malformed"] != {}
+    assert figures.baseline.share(total) == pytest.approx(summary["token_share_of_v1_infer"], rel=1e-4)
+    assert dict(figures.ledger.malformed) == summary["malformed"]
+    assert dict(figures.ledger.unreadable) == summary["unreadable"] != {}
     assert figures.rescued == summary["rescued"]
 
 
@@ -332,6 +333,51 @@ def test_another_candidate_with_the_same_answer_is_no_different_answer(tmp_path)
         loaded = [load_report(stack.enter_context(open_run(path))) for path in runs]
         found = compare_runs(*(_compared(name, one) for name, one in zip("ab", loaded, strict=True)))
     assert (found.different, found.other_candidates, found.labelled) == (0, 1, 0)
+
+
+FEET = ("47", "47 feet", "46", "46", "45")
+
+
+@pytest.fixture
+def feet(tmp_path):
+    """Runs of two strategies, of which only the second merges what findings show to be equal."""
+    candidates = [
+        {"text": f"quality={place + 1} so \\boxed{{{answer}}}", "correct": answer.startswith("47")}
+        for place, answer in enumerate(FEET)
+    ]
+    case = {"id": "feet", "domain": "math", "problem": "How far?", "candidates": candidates}
+    (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
+    found = {"hard_evidence": "auto"}
+    runs = [
+        run_cases(tmp_path / "cases.jsonl", tmp_path / name, strategy=name, **found)
+        for name in ("v1-infer", "majority")
+    ]
+    for run, winner in zip(runs, (1, 0), strict=True):
+        lines = run / "selections.jsonl"
+        lines.write_text(re.sub(r'"winner":\d', f'"winner":{winner}', lines.read_text()))
+    with ExitStack() as stack:
+        yield [load_report(stack.enter_context(open_run(path))) for path in runs]
+
+
+def test_equal_answers_are_equal_whatever_the_strategies_that_chose_them(feet):
+    found = compare_runs(*(_compared(name, report) for name, report in zip("ab", feet, strict=True)))
+    assert (found.shared, found.different, found.other_candidates) == (1, 0, 1)
+
+
+def test_the_majority_is_the_same_in_the_reports_of_all_strategies(feet):
+    assert [report.facts["feet"].majority for report in feet] == [0.5, 0.5]  # 47 and 46, two votes each
+    assert [report.facts["feet"].votes for report in feet] == [2, 2]
+
+
+def test_copies_of_a_text_without_an_answer_are_no_majority(tmp_path):
+    texts = ["I cannot help."] * 3 + ["It is \\boxed{4}", "It is \\boxed{5}"]
+    candidates = [{"text": text, "correct": "4" in text} for text in texts]
+    case = {"id": "sum", "domain": "math", "problem": "2 + 2", "candidates": candidates}
+    (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
+    run_cases(tmp_path / "cases.jsonl", tmp_path / "run", strategy="majority")
+    with open_run(tmp_path / "run") as run:
+        facts = load_report(run).facts["sum"]
+    assert (facts.majority, facts.votes, facts.leads) == (0.5, 1, True)
 
 
 def test_a_large_run_keeps_its_receipts_beside_the_page(folder, tmp_path, monkeypatch, run):

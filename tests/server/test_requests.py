@@ -11,13 +11,16 @@ from io import StringIO
 
 import pytest
 
+from caps.building import load_templates, make_prepare, make_strategy
 from caps.config import RunConfig
 from caps.core.errors import SettingError
+from caps.core.types import Case
 from caps.models.endpoints import Endpoint
 from caps.runner import Runner
 from caps.server.admission import Limits
 from caps.server.app import ServerConfig, create_app
 from caps.server.telemetry import JsonLog
+from caps.studies.planning import forecast_case
 from caps.testing import Hang, Raw, Reply, ScriptedEndpoint, Status, asked, upstream
 from server.serving import Inside, inside
 from waiting import until
@@ -438,6 +441,32 @@ def test_a_case_comes_back_with_the_order_and_the_probability_of_every_candidate
     assert small["score_kind"] == "probability" != other["score_kind"]
     assert small["probability"] == pytest.approx(scores[0], abs=1e-4)
     assert answers[0].headers["x-caps-probability"] == str(small["probability"])
+
+
+def test_a_dry_run_of_a_case_asks_nothing_and_states_the_forecast_of_the_plan(stub):
+    texts = [f"quality=0.{place} \\boxed{{{place}}}" for place in range(1, 9)]
+    case = Case.of("vary?", texts, domain="math", name="1")
+    body = {
+        "model": "caps/m",
+        "id": "1",
+        "domain": "math",
+        "problem": "vary?",
+        "candidates": texts,
+        "dry_run": True,
+    }
+
+    async def work(call):
+        return await call(path="/v1/select", body=body), await call(
+            path="/v1/select", body={**body, "dry_run": 1}
+        )
+
+    before = stub.requests
+    answer, wrong = inside(stub.url, work)
+    assert stub.requests == before
+    strategy, seed = make_strategy("posterior"), RunConfig().seed
+    forecast = forecast_case(make_prepare()(case), strategy, load_templates(), seed=seed)
+    assert answer.json == {"id": "1", "strategy": "posterior", **forecast.as_line()}
+    assert (wrong.status, wrong.json["error"]["param"]) == (400, "dry_run")
 
 
 def test_a_case_without_usable_fields_is_refused_with_the_field_that_is_wrong(stub):

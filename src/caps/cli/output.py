@@ -7,6 +7,7 @@ from typing import Self
 import msgspec
 from rich.console import Console
 
+from caps.core.errors import UNREADABLE_CASE
 from caps.core.text import number, printable, printable_json
 from caps.models.base import Notify, ignore
 
@@ -59,8 +60,8 @@ class FailureLog:
             say(f"{self._word}: {why}", "red")
 
     def add_case(self, name: str, why: str) -> None:
-        """Report that a case failed; one that could not be read has no name."""
-        self.add(f"case {name!r}: {why}" if name else why)
+        """Report that a case failed; one that could not be read has no name of its own."""
+        self.add(f"case {name!r}: {why}" if name and not name.startswith(UNREADABLE_CASE) else why)
 
 
 def warn(words: str) -> None:

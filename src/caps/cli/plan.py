@@ -26,8 +26,7 @@ from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import settings_of
 from caps.core.text import estimate_tokens, number, percent, plural
 from caps.core.types import Case
-from caps.costs.closed_form import ViewSizes
-from caps.costs.forecast import PER_CHARACTER, distinct_entrants, forecast
+from caps.costs.closed_form import ViewSizes, v1_infer_tokens
 from caps.costs.prices import Price, Terms, listed_price, measured_output, price_of_all
 from caps.datasets.imports import count_cases, open_cases
 from caps.files import is_stream
@@ -38,10 +37,19 @@ from caps.models.discovery import served_context
 from caps.models.fleet import join_addresses
 from caps.models.tokenizing import Tokenizer, tokens_per_character
 from caps.registry import REWARD_JUDGE, STRATEGIES
-from caps.reports.console import by_level, short, table
+from caps.reports.console import by_level, short, table, with_range
 from caps.strategies.adaptive import Adaptive
 from caps.studies.adaptive import forecast_problem
-from caps.studies.planning import BASELINE, Task, Totals, plan_cases
+from caps.studies.planning import (
+    ASSUMED,
+    BASELINE,
+    PER_CHARACTER,
+    Forecast,
+    Task,
+    distinct_entrants,
+    plan_cases,
+    rehearse,
+)
 
 STATED_OUTPUT = 400.0
 PROMPT_TOKENS = 50  # of the prompt that asks for an answer, besides the problem
@@ -232,10 +240,12 @@ def plan(
 
     With CASES, the prompts are rendered as in a run with this seed. The first round is exact, except that
     tokens are estimated from characters unless they can be counted: by --tokenizer, or by the server (--model
-    and --base-url). Later rounds are a range, since they depend on the verdicts. Without CASES, one problem
-    is planned whose candidates all differ, which is the most expensive case. With a panel (--judge, or
-    [[judge]] tables of --config) the cost is that of all judges, and calls are those of one. With --n auto,
-    CASES are problems without candidates, and generating and judging them together is planned by simulation.
+    and --base-url). Later rounds depend on the verdicts: every strategy plays every case against a simulated
+    judge of average accuracy, or of --judge-profile, and the mean and the 90 % range are printed. Without
+    CASES, one problem is planned whose candidates all differ, which is the most expensive case. With a panel
+    (--judge, or [[judge]] tables of --config) the cost is that of all judges, and calls are those of one.
+    With --n auto, CASES are problems without candidates, and generating and judging them together is planned
+    by simulation.
     """
     if samples is not None:
         _refuse_unless_problems(cases, samples)
@@ -270,7 +280,7 @@ def plan(
         sizes = ViewSizes(partial_tokens, full_tokens, overhead_tokens)
         if rho is not None:
             sizes = ViewSizes.with_rho(rho, full=full_tokens, overhead=overhead_tokens)
-        _plan_pool(pool, strategies, sizes, as_json=as_json)
+        _plan_pool(pool, strategies, sizes, seed, as_json=as_json)
         return
     views = parse_assignments(view or [], option="--view")
     rate, source = _rate(tokens_per_char, cases, fields, tokenizer, model, join_addresses(base_url), api_key)
@@ -420,8 +430,10 @@ def _context(stated: int | None, model: str | None, base_url: str, api_key: str 
     return asyncio.run(served_context(base_url, model, key))
 
 
-def _plan_pool(pool: int, strategies: dict[str, Strategy], sizes: ViewSizes, *, as_json: bool) -> None:
-    rows = pool_rows(pool, strategies, sizes)
+def _plan_pool(
+    pool: int, strategies: dict[str, Strategy], sizes: ViewSizes, seed: int, *, as_json: bool
+) -> None:
+    rows = pool_rows(pool, strategies, sizes, seed)
     if as_json:
         print_json(rows)
         return
@@ -473,25 +485,15 @@ def _configured(
     return made
 
 
-def pool_rows(pool: int, strategies: dict[str, Strategy], sizes: ViewSizes) -> list[dict[str, Any]]:
-    """The figures of every strategy."""
-    entrants = distinct_entrants(pool)
-    baseline = forecast(make_strategy(BASELINE), entrants, sizes).tokens
+def pool_rows(
+    pool: int, strategies: dict[str, Strategy], sizes: ViewSizes, seed: int
+) -> list[dict[str, Any]]:
+    """The figures of every strategy; where it asks in a fixed pattern, they are those of the closed form."""
+    entrants, baseline = distinct_entrants(pool), v1_infer_tokens([sizes.full] * pool, sizes.overhead)
     rows = []
     for name, strategy in strategies.items():
-        expected = forecast(strategy, entrants, sizes)
-        rows.append(
-            {
-                "strategy": name,
-                "calls": {level: whole(count) for level, count in expected.calls.items()},
-                "calls_total": whole(expected.total),
-                "calls_least": expected.least,
-                "calls_most": expected.most,
-                "depth": whole(expected.depth),
-                "tokens": round(expected.tokens),
-                "token_share": round(expected.tokens / baseline, 4) if baseline else None,
-            }
-        )
+        forecast = rehearse(strategy, entrants, sizes.tokens, seed=f"{seed}/", baseline=baseline)
+        rows.append({"strategy": name, **forecast.as_line()})
     return rows
 
 
@@ -501,9 +503,9 @@ def print_pool(pool: int, rows: list[dict[str, Any]], sizes: ViewSizes) -> None:
         (
             row["strategy"],
             by_level(row["calls"]),
-            number(row["calls_total"], 1) + _range(row),
-            number(row["depth"], 1),
-            number(row["tokens"], 0),
+            with_range(row["calls_total"]),
+            number(row["depth"]["mean"], 1),
+            number(row["tokens"]["mean"], 0),
             percent(row["token_share"]),
         )
         for row in rows
@@ -512,13 +514,8 @@ def print_pool(pool: int, rows: list[dict[str, Any]], sizes: ViewSizes) -> None:
         f"One problem, {pool} distinct candidates; T1 {number(sizes.per_partial, 0)}, "
         f"T2 {number(sizes.per_full, 0)} tokens, rho {sizes.rho:.3f}"
     )
-    columns = ("strategy", "E1 + E2", "calls", "rounds", "tokens", f"% of {BASELINE}")
+    columns = ("strategy", "E1 + E2", "calls (90 %)", "rounds", "tokens", f"% of {BASELINE}")
     stdout().print(table(title, columns, cells))
-
-
-def _range(row: dict[str, Any]) -> str:
-    least, most = row["calls_least"], row["calls_most"]
-    return "" if least == most else f" ({least}-{most})"
 
 
 WORTH_MORE_PROCESSES = 60
@@ -540,18 +537,14 @@ def plan_file(
     `counted` says where the count of tokens comes from; `tests` are to be written for each problem.
     """
     make_prepare(task.profile, task.views)  # raises if a name is wrong
-    baseline, *totals = _counted(
-        source, replace(task, strategies=[make_strategy(BASELINE), *task.strategies])
-    )
-    if not task.templates:
-        baseline = Totals()  # a reward server cannot compare, so there is nothing to relate it to
-    rows = [row(name, one, baseline, terms) for name, one in zip(names, totals, strict=True)]
+    totals = _counted(source, task)
+    rows = [row(name, total, terms) for name, total in zip(names, totals, strict=True)]
     written = _written(source, terms, task.per_character) if tests else None
     if written is not None:
         rows = [{**one, "write_tests": written} for one in rows]
-    refused = [(name, one.refused) for name, one in zip(names, totals, strict=True) if one.refused]
-    for name, why in refused:
-        say(f"{name}: cannot select in {len(why)} of {plural(source.good, 'case')}; {why[0]}", "dim")
+    refused = [(name, total) for name, total in zip(names, totals, strict=True) if total.refused]
+    for name, total in refused:
+        say(f"{name}: cannot select in {total.refused} of {plural(source.good, 'case')}; {total.why}", "dim")
     if as_json:
         print_json(rows)
     else:
@@ -566,27 +559,20 @@ def plan_file(
     return 1 if source.bad or (named and refused) else 0
 
 
-def row(name: str, one: Totals, baseline: Totals, terms: Terms) -> dict[str, Any]:
+def row(name: str, total: Forecast, terms: Terms) -> dict[str, Any]:
     """The figures of one strategy, summed over all cases."""
+    tokens, calls = total.tokens, total.calls
     dollars = {
-        "least": terms.dollars(one.least, one.calls_least, all_cached=True),
-        "mean": terms.dollars(one.mean, one.calls),
-        "most": terms.dollars(one.most, one.calls_most),
+        "mean": terms.dollars(tokens.mean, calls.mean),
+        "low": terms.dollars(tokens.low, calls.low, all_cached=True),
+        "high": terms.dollars(tokens.high, calls.high),
     }
     return {
         "strategy": name,
-        "cases": one.cases,
-        "calls": {"E1": whole(one.partial), "E2": whole(one.full)},
-        "calls_total": whole(one.calls),
-        "calls_least": one.calls_least,
-        "calls_most": one.calls_most,
-        "depth": {"mean": whole(one.rounds / one.cases) if one.cases else None, "most": one.depth},
-        "first_stage_tokens": one.first_stage,
-        "tokens": {"least": one.least, "mean": round(one.mean), "most": one.most},
-        "output_tokens": round(one.calls * terms.output),
+        **total.as_line(),
+        "output_tokens": round(calls.mean * terms.output),
         "usd": None if terms.price is None else dollars,
-        "seconds": terms.seconds(one.mean, one.calls, one.depth),
-        "token_share": round(one.mean / baseline.mean, 4) if baseline.mean else None,
+        "seconds": terms.seconds(tokens.mean, calls.mean, total.depth),
         **({} if terms.judges == (1, 1) else {"judges_of_an_ask": terms.judges}),
     }
 
@@ -628,7 +614,7 @@ class _Source:
                     yield case
 
 
-def _counted(source: _Source, task: Task) -> list[Totals]:
+def _counted(source: _Source, task: Task) -> list[Forecast]:
     """Forecast all cases, in several processes if that is worth starting them."""
     total = source.total
     processes = (os.cpu_count() or 1) if total is None or total >= WORTH_MORE_PROCESSES else 1
@@ -637,8 +623,8 @@ def _counted(source: _Source, task: Task) -> list[Totals]:
 
 
 def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, counted: str) -> None:
-    columns = ["strategy", "calls E1 + E2", "rounds", "1st round", "tokens", "least–most"]
-    columns += ["USD", "least–most"] if terms.price is not None else []
+    columns = ["strategy", "calls E1 + E2 (90 %)", "rounds", "1st round", "tokens", "90 %"]
+    columns += ["USD", "90 %"] if terms.price is not None else []
     timed = any(one["seconds"] is not None for one in rows)
     columns += [*(["time"] if timed else []), f"% of {BASELINE}"]
     replies = f"tokens do not include the replies, {number(terms.output, 1)} tokens each"
@@ -650,8 +636,8 @@ def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, counted: st
         else "; cost: unknown, give --price-input and --price-output, or --model and --base-url"
     )
     remarks = (
-        f"tokens: {counted}; the range is over all candidates that may survive a round; "
-        f"unreadable replies, which are asked for again, are not included{money}"
+        f"tokens: {counted}; means and 90 % ranges of rehearsals with {ASSUMED}; unreadable "
+        f"replies, which are asked for again, and what findings change are not included{money}"
     )
     least, most = terms.judges
     if most > 1:
@@ -662,17 +648,18 @@ def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, counted: st
 
 def _cells(one: dict[str, Any], *, timed: bool) -> list[str]:
     calls, tokens, usd, depth = one["calls"], one["tokens"], one["usd"], one["depth"]
-    spread = "" if one["calls_least"] == one["calls_most"] else f" ({one['calls_least']}–{one['calls_most']})"
+    low, high = one["calls_total"]["low"], one["calls_total"]["high"]
+    spread = "" if low == high else f" ({low}–{high})"
     cells = [
         one["strategy"],
         f"{number(calls['E1'], 0)} + {number(calls['E2'], 0)}{spread}",
         str(depth["most"]),
         short(one["first_stage_tokens"]),
         short(tokens["mean"]),
-        f"{short(tokens['least'])}–{short(tokens['most'])}",
+        f"{short(tokens['low'])}–{short(tokens['high'])}",
     ]
     if usd is not None:
-        cells += [_dollars(usd["mean"]), f"{_dollars(usd['least'])}–{_dollars(usd['most'])}"]
+        cells += [_dollars(usd["mean"]), f"{_dollars(usd['low'])}–{_dollars(usd['high'])}"]
     return [*cells, *([_duration(one["seconds"])] if timed else []), percent(one["token_share"])]
 
 
@@ -684,8 +671,3 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{seconds:.1f}s"
-
-
-def whole(value: float) -> float:
-    """A whole number stays one in JSON."""
-    return int(value) if value == int(value) else round(value, 3)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,10 +14,14 @@ from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.text import CHARACTERS_PER_TOKEN, number
-from caps.core.types import Case, shown_size
+from caps.core.types import Case
 from caps.files import is_stream
-from caps.reports.console import table
+from caps.reports.console import table, with_range
 from caps.runner import Runner
+from caps.strategies.dedup import clusters
+
+if TYPE_CHECKING:
+    from caps.studies.planning import Forecast
 
 GRACE_SECONDS = 3.0  # for replies under way at Ctrl-C, which are paid for and therefore stored
 
@@ -68,8 +73,8 @@ def refuse_if_too_expensive(
     *,
     probes: Callable[[int, Case], tuple[Strategy, ...]] | None = None,
 ) -> None:
-    """Refuse to start if the least that can be asked costs more, at the price of input tokens."""
-    from caps.studies.planning import forecast_case  # noqa: PLC0415  (only for --max-usd)
+    """Refuse to start if the low end of the forecast costs more, at the price of input tokens."""
+    from caps.studies.planning import Forecast, forecast_case  # noqa: PLC0415  (only for --max-usd)
 
     price = runner.price
     if price is None:
@@ -79,24 +84,30 @@ def refuse_if_too_expensive(
             "--max-usd needs a file of cases, since standard input and pipes can be read only once"
         )
     prepare = runner.preparation(findings=False)
-    tokens, seed, rate = 0, runner.config.seed, 1 / CHARACTERS_PER_TOKEN
-    if runner.tokenizer is not None:
-        rate = runner.tokenizer.rate(texts_of(read())) or rate
+    total, seed, rate = Forecast(), runner.config.seed, _rate(runner, read())
     for place, case in enumerate(map(runner.apply_to_case, read())):
         if isinstance(case, InputError):
             continue
         asking = [runner.strategy, *(probes(place, case) if probes is not None else ())]
         prepared = prepare(case)
-        tokens += max(
-            forecast_case(prepared, one, runner.templates, seed=seed, per_character=rate).least
-            for one in asking
-        )
+        forecasts = [
+            forecast_case(prepared, strategy, runner.templates, seed=seed, per_character=rate)
+            for strategy in asking
+        ]
+        total += max(forecasts, key=lambda forecast: forecast.mean)
+    tokens = round(total.tokens.low)
     dollars = price.of(tokens, 0)
     if dollars > most:
         raise SettingError(
-            f"--max-usd {most:g}: the run would read at least {number(tokens, 0)} tokens, which cost "
+            f"--max-usd {most:g}: the run would read {number(tokens, 0)} tokens or more, which cost "
             f"${dollars:.4f} without replies: choose a cheaper strategy (caps plan), or raise the limit"
         )
+
+
+def _rate(runner: Runner, cases: Iterable[Case | InputError]) -> float:
+    """Tokens per character: counted by the tokenizer of the run, or estimated."""
+    measured = None if runner.tokenizer is None else runner.tokenizer.rate(texts_of(cases))
+    return measured or 1 / CHARACTERS_PER_TOKEN
 
 
 def texts_of(cases: Iterable[Case | InputError]) -> Iterator[str]:
@@ -106,30 +117,41 @@ def texts_of(cases: Iterable[Case | InputError]) -> Iterator[str]:
             yield from (case.problem.text, *(one.text for one in case.candidates[:1]))
 
 
-def print_first_round(source: Iterable[Case | InputError], runner: Runner) -> None:
-    """Print what the first round of each case would ask."""
-    rows, failures = [], FailureLog()
+def print_forecast(source: Iterable[Case | InputError], runner: Runner) -> None:
+    """Print what the first round of each case would ask, and what all its rounds are expected to ask."""
+    from caps.studies.planning import ASSUMED, Forecast, forecast_case  # noqa: PLC0415  (only for --dry-run)
+
+    rows, failures, total = [], FailureLog(), Forecast()
     prepare = runner.preparation(findings=False)
-    for case in source:
+    for case in map(runner.apply_to_case, source):
         if isinstance(case, InputError):
             failures.add(str(case))
             continue
         prepared = prepare(case)
         contest = Contest(runner.strategy, prepared.evidence.entrants, seed=f"{runner.config.seed}/{case.id}")
         asks = () if contest.pending is None else contest.pending.asks
-        tokens = sum(prepared.statement + shown_size(prepared.evidence.entrants, ask) for ask in asks)
-        clusters = len({e.signature or e.id for e in prepared.evidence.entrants})
-        rows.append(
-            (
-                case.id,
-                case.domain,
-                str(len(case.candidates)),
-                str(clusters),
-                str(len(asks)),
-                number(tokens, 0),
-            )
+        forecast = forecast_case(
+            prepared,
+            runner.strategy,
+            runner.templates,
+            seed=runner.config.seed,
+            per_character=_rate(runner, [case]),
         )
-    columns = ("case", "domain", "candidates", "clusters", "first calls", "tokens shown (estimate)")
+        total += forecast
+        answers = str(len(clusters(prepared.evidence.entrants)))
+        rows.append(
+            (case.id, case.domain, str(len(case.candidates)), answers, str(len(asks)), *_expected(forecast))
+        )
+    columns = ("case", "domain", "candidates", "clusters", "first calls", "calls (90 %)", "tokens (90 %)")
     stdout().print(table("", columns, rows, numbers_from=2))
+    if total.cases:
+        calls, tokens = _expected(total)
+        words = f"all together: {calls} calls, {tokens} tokens"
+        stdout().print(f"{words}; means and 90 % ranges of rehearsals with {ASSUMED}", style="dim")
     failures.close()
     raise typer.Exit(1 if failures.count else 0)
+
+
+def _expected(forecast: "Forecast") -> tuple[str, str]:
+    line = forecast.as_line()
+    return with_range(line["calls_total"]), with_range(line["tokens"])

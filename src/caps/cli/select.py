@@ -15,7 +15,7 @@ from caps.cli import options
 from caps.cli.help import FILES
 from caps.cli.options import JsonFlag, configured
 from caps.cli.output import say
-from caps.cli.preflight import checked_source, print_first_round, refuse_if_too_expensive, runner_for
+from caps.cli.preflight import checked_source, print_forecast, refuse_if_too_expensive, runner_for
 from caps.cli.run import Run
 from caps.config import Keys, RunConfig
 from caps.core.errors import CapsError
@@ -34,7 +34,7 @@ Bracket = Annotated[
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Ask nothing; show what the first round would ask.", rich_help_panel=FILES
+        "--dry-run", help="Ask nothing; show what the run is expected to ask.", rich_help_panel=FILES
     ),
 ]
 
@@ -72,7 +72,7 @@ def select(
     if dry_run:
         runner = Runner(config, keys=keys, offline=True)
         source = checked_source(partial(cases_for, "local", runner.cluster, named, config.map, say), limit)
-        print_first_round(map(runner.apply_to_case, source), runner)
+        print_forecast(source, runner)
         return
     if config.engine == "ray":
         from caps.engines.ray import connect as join  # noqa: PLC0415

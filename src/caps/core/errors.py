@@ -44,6 +44,10 @@ class InputError(UserError):
     """A file or case that cannot be read as what it should be."""
 
 
+#: The beginning of the name of a case that could not be read, which has none; its place follows.
+UNREADABLE_CASE = "unreadable case "
+
+
 class SlowTextError(InputError):
     """A text that could not be read within its limits of time and memory."""
 

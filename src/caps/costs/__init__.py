@@ -1,1 +1,1 @@
-"""Costs: closed forms, forecasts, ledgers, prices and capacity."""
+"""Costs: closed forms, the ledger and the V1-Infer baseline, prices."""

@@ -1,7 +1,9 @@
 """Closed forms of the verifier cost (paper, Eq. 6-9 and the appendix on cost)."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from caps.core.errors import SettingError
 from caps.core.types import Ask, Level
@@ -102,6 +104,14 @@ def v1_infer_calls(n: int, multiplier: float = 3.0) -> Calls:
         return Calls(0, 0, 0)
     budget = max(n, int(multiplier * n))
     return Calls(0, budget, math.ceil(budget / (n // 2)))
+
+
+def v1_infer_tokens(views: Sequence[float], overhead: float) -> float:
+    """Tokens that V1-Infer reads of a case whose full views have these sizes: the baseline of all shares.
+
+    Every candidate plays about as often as the others, so a game has the mean size of a pair of full views.
+    """
+    return v1_infer_calls(len(views)).full * (overhead + 2 * fmean(views))
 
 
 def asymptotic_share(rho: float, multiplier: float = 3.0) -> float:

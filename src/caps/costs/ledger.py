@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
+from caps.core.text import CHARACTERS_PER_TOKEN
 from caps.core.types import Level, Usage
 
 
@@ -38,15 +39,51 @@ class Sums:
 
 
 @dataclass(slots=True)
+class Baseline:
+    """Tokens that V1-Infer would read of some cases with the same judge, summed case by case.
+
+    Its characters are computed; how many tokens the judge counts for them is measured on what it was asked
+    about the same case. A case without a call takes the mean of the others.
+    """
+
+    measured: float = 0.0
+    measured_characters: float = 0.0
+    other_characters: float = 0.0
+
+    def add(self, characters: float, tokens: float | None) -> None:
+        """Add one case; `tokens` of None if the judge was asked nothing about it."""
+        if tokens is None:
+            self.other_characters += characters
+        else:
+            self.measured += tokens
+            self.measured_characters += characters
+
+    @property
+    def tokens(self) -> float:
+        """All tokens; 0 if no case can be compared with V1-Infer."""
+        rate = 1 / CHARACTERS_PER_TOKEN
+        if self.measured_characters:
+            rate = self.measured / self.measured_characters
+        return self.measured + rate * self.other_characters
+
+    def share(self, total: Sums) -> float | None:
+        """The asked tokens as a share of the baseline; None if the judge does not count tokens."""
+        uncounted = total.calls > 0 and not total.asked
+        return None if uncounted or not self.tokens else total.asked / self.tokens
+
+
+@dataclass(slots=True)
 class Ledger:
     """Tokens by stage and level, and what went wrong, by cause.
 
+    `unreadable` counts replies, `malformed` asks without any readable reply, `unanswered` asks without one.
     `blocked` holds, by the setting of a budget, what the smallest call reserves that it had no room for, and
     what was left of it.
     """
 
     lines: dict[tuple[str, Level], Sums] = field(default_factory=dict)
     malformed: Counter[str] = field(default_factory=Counter)
+    unreadable: Counter[str] = field(default_factory=Counter)
     unanswered: Counter[str] = field(default_factory=Counter)
     substituted: Counter[str] = field(default_factory=Counter)
     estimated: bool = False
@@ -84,6 +121,7 @@ class Ledger:
         for key, sums in other.lines.items():
             self.lines.setdefault(key, Sums()).add(sums)
         self.malformed.update(other.malformed)
+        self.unreadable.update(other.unreadable)
         self.unanswered.update(other.unanswered)
         self.substituted.update(other.substituted)
         self.estimated = self.estimated or other.estimated

@@ -8,12 +8,13 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from caps.core.contest import Contest
-from caps.core.errors import InputError
+from caps.core.errors import UNREADABLE_CASE, InputError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Level, Pairing, Round, Selection, Usage
 from caps.costs.ledger import Ledger
-from caps.judging.base import Budget, Judge, PreparedCase, Ruling, UnlimitedBudget
+from caps.judging.base import UNREAD, Budget, Judge, PreparedCase, Ruling, UnlimitedBudget
 from caps.judging.preparation import CasePreparation
+from caps.judging.prompt_sizes import PromptSizes
 from caps.text_workers import TextWorkers
 
 Prepare = Callable[[Case], PreparedCase]
@@ -34,7 +35,10 @@ class AskRuling(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a case: its contest or the reason why it failed, with all rulings and costs."""
+    """The result of a case: its contest or the reason why it failed, with all rulings and costs.
+
+    `v1_characters` are what V1-Infer reads of it, `asked_characters` the prompts that the judge counted.
+    """
 
     number: int
     name: str
@@ -43,6 +47,16 @@ class Outcome:
     judged: list[AskRuling] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
     failure: str | None = None
+    v1_characters: float = 0.0
+    asked_characters: int = 0
+
+    @property
+    def v1_tokens(self) -> float | None:
+        """Tokens that V1-Infer would read, as the judge counts them; None if it was asked nothing."""
+        if not self.asked_characters:
+            return None
+        asked = sum(one.usage.prompt for judged in self.judged for one in judged.ruling.attempts)
+        return self.v1_characters * asked / self.asked_characters
 
     @property
     def selection(self) -> Selection | None:
@@ -69,6 +83,11 @@ class Outcome:
             return "unreadable"
         causes = self.ledger.unanswered.most_common(1)
         return stopped or (causes[0][0] if causes else None)
+
+
+def unreadable_case(number: int, error: InputError) -> Outcome:
+    """The outcome of a line that is no case; its name is its place, since results are kept by name."""
+    return Outcome(number, f"{UNREADABLE_CASE}{number + 1}", failure=str(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +190,8 @@ class CaseRun:
         self.contest = Contest(strategy, prepared.evidence.entrants, seed=f"{seed}/{prepared.case.id}")
         self.outcome.contest = self.contest
         self.prepared = prepared
+        self._sizes = PromptSizes(prepared)
+        self.outcome.v1_characters = self._sizes.v1_infer()
         self.budget = budget or UnlimitedBudget()
         self._one_by_one = False
         self._rulings: dict[int, Ruling] = {}
@@ -273,8 +294,12 @@ class CaseRun:
         outcome = self.outcome
         outcome.judged.append(AskRuling(stage, ask, ruling))
         usages = [(attempt.usage, attempt.replayed) for attempt in ruling.attempts]
+        if any(usage.prompt for usage, _ in usages):
+            outcome.asked_characters += self._sizes.estimate(ask)
         pair = isinstance(ask, Pairing)
         outcome.ledger.record(stage, ask.level, usages, statement=self.prepared.statement, pair=pair)
+        unreadable = (attempt.cause or "" for attempt in ruling.attempts if attempt.how == UNREAD)
+        outcome.ledger.unreadable.update(unreadable)
         if ruling.malformed is not None:
             outcome.ledger.malformed[ruling.malformed] += 1
         if ruling.unanswered is not None:

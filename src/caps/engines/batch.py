@@ -27,7 +27,7 @@ from caps.core.errors import BusyError, CapsError, InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.secrets import shown_address
 from caps.core.types import Case
-from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, strategy_for
+from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, strategy_for, unreadable_case
 from caps.engines.batch_files import BatchClient, BatchSettings, ImportCount, SentBatch, StepFiles
 from caps.engines.budget import BudgetLimits
 from caps.engines.local import fast_forward
@@ -115,7 +115,7 @@ class BatchState:
 
     def _advance(self, number: int, case: Case | InputError) -> CaseProgress:
         if isinstance(case, InputError):
-            return CaseProgress(Outcome(number, "", failure=str(case)))
+            return CaseProgress(unreadable_case(number, case))
         strategy = strategy_for(number, self._strategy)
         try:
             case_run = CaseRun(number, self._prepare(case), strategy, self._seed, self._budget())

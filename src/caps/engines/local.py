@@ -27,7 +27,7 @@ from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, is_long, prepa
 from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
 from caps.engines.readability import ReplyCheck
 from caps.engines.scheduler import Scheduler
-from caps.judging.base import Attempt, Budget, Judge, PreparedCase, Ruling
+from caps.judging.base import LOST, Attempt, Budget, Judge, PreparedCase, Ruling
 from caps.text_workers import TextWorkers
 
 PAID_SECONDS = 10.0  # that calls on their way get to bring their replies in, if another fails for all
@@ -233,7 +233,7 @@ class LocalEngine:
             sizes = (prepared.evidence.entrants[one].sizes[ask.level] for one in ask.entrants)
             spent = Usage(prepared.statement + sum(sizes), 0, estimated=True)
         ruling = await self._judge.rule(prepared, ask, budget)
-        late = Attempt("", spent, "", "none", "late", patience, replayed=False, requests=1)
+        late = Attempt("", spent, "", LOST, "late", patience, replayed=False, requests=1)
         return msgspec.structs.replace(ruling, attempts=(late, *ruling.attempts))
 
     def _prepares(self, case: Case) -> bool:

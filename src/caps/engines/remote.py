@@ -22,7 +22,7 @@ from caps.core.errors import CapsError, InputError, JournalError
 from caps.core.play import Strategy
 from caps.core.types import Case, Found, Usage
 from caps.costs.prices import Price
-from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, prepare_case, strategy_for
+from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, prepare_case, strategy_for, unreadable_case
 from caps.engines.budget import BudgetLimits, BudgetPool, RunBudget
 from caps.engines.local import LocalEngine
 from caps.engines.readability import ReplyCheck
@@ -437,7 +437,7 @@ class RemoteEngine(ABC):
     async def _run_job(self, worker_pool: WorkerPool, number: int, job: Job | InputError) -> Outcome:
         """The outcome of a case; an error that would stop all others too ends the run."""
         if isinstance(job, InputError):
-            return Outcome(number, "", failure=str(job))
+            return unreadable_case(number, job)
         try:
             result = await worker_pool.run(job)
         except CapsError as error:

@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 
 from caps.core.errors import CapsError, InputError
 from caps.core.types import Case
-from caps.engines.base import CaseRun, Outcome
+from caps.engines.base import CaseRun, Outcome, unreadable_case
 from caps.judging.base import Judge, Ruling
 
 MAX_WAITING = 4096
@@ -149,7 +149,7 @@ class Scheduler:
 
     def _enter(self, number: int, case: Case | InputError) -> None:
         if isinstance(case, InputError):
-            self._finished.append(Outcome(number, "", failure=str(case)))
+            self._finished.append(unreadable_case(number, case))
         elif self._prepares(case):
             self._preparing += 1
             self._unprepared.append((number, case))

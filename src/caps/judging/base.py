@@ -1,7 +1,7 @@
 """The judge interface: a prepared case and an ask go in, a ruling comes out."""
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -20,7 +20,8 @@ T = TypeVar("T")
 class PreparedCase:
     """A case prepared for judging: its views, the nonce of their fence, the size of its statement.
 
-    `code` is the code that a verdict must carry if the prompt asks for one. Quoted texts are cached, because
+    `code` is the code that a verdict must carry if the prompt asks for one. `templates` are those of the
+    judge's prompts, as far as there are any. Quoted texts are cached, because
     each text is shown in several calls.
     """
 
@@ -29,6 +30,7 @@ class PreparedCase:
     nonce: str
     statement: int
     code: str
+    templates: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     _quoted: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     _shown: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     fakes: dict[tuple[str, type[Ask]], bool] = field(
@@ -61,8 +63,14 @@ class PreparedCase:
             cache.clear()
 
 
+UNREAD, LOST = "none", "lost"  # how a reply was read that was not
+
+
 class Attempt(msgspec.Struct, frozen=True):
-    """One call to a model on behalf of an ask, and how its reply was read; `judge` names one of a panel."""
+    """One call to a model on behalf of an ask, and how its reply was read; `judge` names one of a panel.
+
+    `how` is `none` for a reply that could not be read, and `lost` for a call without a reply.
+    """
 
     key: str
     usage: Usage

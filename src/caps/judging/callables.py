@@ -35,7 +35,7 @@ from caps.core.play import AskKind
 from caps.core.text import printable_line
 from caps.core.types import Answer, Ask, Group, Level, Pairing, Pick, Rating, Solo, Unanswered, Usage, Verdict
 from caps.journal.records import ReplyStore
-from caps.judging.base import NOTHING, Attempt, Budget, Judge, PreparedCase, Ruling
+from caps.judging.base import LOST, NOTHING, Attempt, Budget, Judge, PreparedCase, Ruling
 from caps.prompts.tags import verdict_of
 
 Word: TypeAlias = Literal["A", "B", "TIE"]
@@ -271,7 +271,7 @@ def _counts(usage: Usage) -> list[Any]:
 
 def _attempt(answer: Answer, usage: Usage, key: str | None, latency: float, *, replayed: bool) -> Attempt:
     cause = answer.reason if isinstance(answer, Unanswered) else None
-    how = "none" if cause is not None else "callable"
+    how = LOST if cause is not None else "callable"
     return Attempt(key or "", usage, "", how, cause, latency, replayed=replayed, requests=1)
 
 

@@ -28,7 +28,7 @@ from caps.core.errors import (
     UnreachableError,
 )
 from caps.core.types import Usage
-from caps.judging.base import NOTHING, Attempt, Budget, Shortage
+from caps.judging.base import LOST, NOTHING, Attempt, Budget, Shortage
 from caps.models.base import Completion, Model, Recalls, Request, estimate_prompt
 
 DENSEST_BYTES = 2  # bytes per token of the densest text assumed; prose and code have three to four
@@ -116,7 +116,7 @@ class NoReply:
         """The call as an attempt of a ruling; none if nothing was sent."""
         if self.shortage is not None:
             return ()
-        return (Attempt("", self.usage, "", "none", self.cause, 0.0, replayed=False, requests=self.requests),)
+        return (Attempt("", self.usage, "", LOST, self.cause, 0.0, replayed=False, requests=self.requests),)
 
 
 async def pay(

@@ -1,7 +1,7 @@
 """Preparation of cases for judging: signatures, views and nonce; long texts in worker processes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import NamedTuple, TypeAlias
 
@@ -51,10 +51,12 @@ class CasePreparation:
     context: int | None = None
     reply: int = 0
     all_at_once: bool = False
+    templates: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, case: Case) -> PreparedCase:
         """Prepare a case in this process."""
-        return _prepare(case, describe(case, self.profile_of(case), estimate_tokens, self.room(case)))
+        ready = describe(case, self.profile_of(case), estimate_tokens, self.room(case))
+        return _prepare(case, ready, self.templates)
 
     def room(self, case: Case) -> int | None:
         """Characters that a view may have; None if the context of the judge is unknown."""
@@ -103,7 +105,8 @@ class CasePreparation:
         pairs = zip(case.candidates, texts.read, strict=True)
         read = [_rebuilt(candidate, one) for candidate, one in pairs]
         ready = views_of(case, read, estimate_tokens, self.profile_of(case))
-        return PreparedCase(case, ready, texts.nonce, statement_tokens(case.problem), texts.code)
+        statement = statement_tokens(case.problem)
+        return PreparedCase(case, ready, texts.nonce, statement, texts.code, self.templates)
 
 
 ReducedRead: TypeAlias = tuple[str | None, bool, str | None, str | None]
@@ -173,9 +176,9 @@ def statement_tokens(problem: Problem) -> int:
     return estimate_tokens(problem.text) + sum(one.tokens for one in problem.media)
 
 
-def _prepare(case: Case, ready: Views) -> PreparedCase:
+def _prepare(case: Case, ready: Views, templates: Mapping[str, str]) -> PreparedCase:
     nonce, code = _marks(case.problem, ready.views, case.criteria, ready.differences)
-    return PreparedCase(case, ready, nonce, statement_tokens(case.problem), code)
+    return PreparedCase(case, ready, nonce, statement_tokens(case.problem), code, templates)
 
 
 def _marks(

@@ -126,6 +126,13 @@ def by_level(values: Mapping[str, Any], digits: int = 1) -> str:
     return " + ".join(number(values[level], digits) for level in ("E1", "E2"))
 
 
+def with_range(counts: Mapping[str, float]) -> str:
+    """Return a mean with its range in brackets, if it has one."""
+    low, high = counts["low"], counts["high"]
+    spread = "" if low == high else f" ({number(low, 0)}–{number(high, 0)})"
+    return f"{number(counts['mean'], 0)}{spread}"
+
+
 def short(value: float) -> str:
     """Return a number in three digits: 950, 12.3k, 1.05M."""
     for size, unit in UNITS:

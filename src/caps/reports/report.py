@@ -270,7 +270,7 @@ def footer(*, live: bool = False) -> str:
 def _receipt(
     run: RebuiltRun, line: dict[str, Any], case: Case | None, *, with_flips: bool, texts: bool
 ) -> tuple[Receipt, list[GameExchange]]:
-    prepared = None if case is None else run.runner.prepare(case)
+    prepared = None if case is None else run.prepare(case)
     games = games_of(run.calls.get(line["id"], []))
     receipt = receipt_of(run, line, prepared, with_flips=with_flips, games=games)
     if not texts:

@@ -158,15 +158,14 @@ def _cost_card(figures: Figures) -> Node:
 
 
 def _reading_card(figures: Figures) -> Node:
-    v1_tokens = figures.v1_tokens
-    note = "Unknown without a comparison of whole answers."
-    if v1_tokens:
-        note = (
-            f"{brief(figures.total.asked)} read; the baseline tournament V1-Infer would read about "
-            f"{brief(v1_tokens)}."
-        )
-    share = f"{percent(figures.total.asked / v1_tokens)} %" if v1_tokens else "–"
-    return card(share, "of V1-Infer's tokens", note)
+    share = figures.baseline.share(figures.total)
+    if share is None:
+        return card("–", "of V1-Infer's tokens", "Unknown: this judge compares nothing, or counts no tokens.")
+    note = (
+        f"{brief(figures.total.asked)} read; the baseline tournament V1-Infer would read about "
+        f"{brief(figures.baseline.tokens)}."
+    )
+    return card(f"{percent(share)} %", "of V1-Infer's tokens", note)
 
 
 UNREADABLE = {
@@ -178,17 +177,19 @@ UNREADABLE = {
 
 
 def _trouble_card(figures: Figures) -> Node:
-    malformed = sorted(figures.ledger.malformed.items())
-    causes = "".join(f", {number(count, 0)} {UNREADABLE.get(cause, cause)}" for cause, count in malformed)
-    kinds = (("provisional", figures.provisional), ("failed", figures.failed), ("rescued", figures.rescued))
-    unreadable = (
-        f"{number(figures.ledger.malformed.total(), 0)} of {plural(figures.total.calls, 'judge call')}"
+    unreadable, ties = figures.ledger.unreadable, figures.ledger.malformed.total()
+    causes = "".join(
+        f", {number(count, 0)} {UNREADABLE.get(cause, cause)}" for cause, count in sorted(unreadable.items())
     )
-    parts: list[Child] = [f"{unreadable}{causes}. Cases: "]
+    kinds = (("provisional", figures.provisional), ("failed", figures.failed), ("rescued", figures.rescued))
+    counted = f"{number(unreadable.total(), 0)} of {number(figures.total.attempts, 0)} replies{causes}. "
+    if ties:
+        counted += f"{plural(ties, 'question')} without a readable reply, counted as ties. "
+    parts: list[Child] = [f"{counted}Cases: "]
     for place, (name, count) in enumerate(kinds):
         text = f"{number(count, 0)} {name}"
         parts += [el("a", text, href=f"#filter={name}") if count else text, ", " if place < 2 else "."]
-    rate = "–" if figures.malformed_rate is None else f"{percent(figures.malformed_rate)} %"
+    rate = "–" if figures.unreadable_rate is None else f"{percent(figures.unreadable_rate)} %"
     return card(rate, "of replies unreadable", "", *parts)
 
 
@@ -281,8 +282,8 @@ def tokens_view(figures: Figures, price: Price | None) -> Node:
         for (stage, level), sums in lines
     ]
     reference = None
-    if figures.v1_tokens:
-        reference = (figures.v1_tokens, f"V1-Infer, all in all: about {number(figures.v1_tokens, 0)}")
+    if baseline := figures.baseline.tokens:
+        reference = (baseline, f"V1-Infer, all in all: about {number(baseline, 0)}")
     names = ["stage", "evidence", "calls", "tokens read", "of them new", "cached", "written"]
     names += [] if price is None else ["cost"]
     body = [_stage_cells(stage, str(level), sums, price) for (stage, level), sums in lines]

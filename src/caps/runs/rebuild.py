@@ -13,6 +13,7 @@ from caps.findings.base import recall
 from caps.journal.store import Journal
 from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling
 from caps.judging.llm import LlmJudge
+from caps.judging.preparation import CasePreparation
 from caps.models.base import Completion, Request
 from caps.runner import Runner
 from caps.runs.folder import read_rulings, read_run
@@ -108,9 +109,14 @@ class RebuiltRun:
         except NotRecordedError:
             return case
 
+    @property
+    def prepare(self) -> CasePreparation:
+        """The preparation of cases, also if the prompts of the run are gone."""
+        return self.runner.preparation(findings=self.runner.merges_found, prompts=False)
+
     def prepared(self, case: Case) -> PreparedCase:
         """Prepare a case as the run did; without the journal, it lacks its findings."""
-        return self.runner.prepare(self.with_findings(case))
+        return self.prepare(self.with_findings(case))
 
     def play(self, prepared: PreparedCase) -> CaseRun | None:
         """Replay the contest of a case; None if that fails or gives another result."""

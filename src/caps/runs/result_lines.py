@@ -32,6 +32,7 @@ from caps.engines.base import AskRuling, Outcome
 from caps.judging.base import PreparedCase
 from caps.models.fleet_servers import ServerRecord
 from caps.runs.panel_summary import PanelSummary
+from caps.strategies.dedup import clusters
 
 Line = dict[str, Any]
 
@@ -48,7 +49,11 @@ def findings_line(prepared: PreparedCase) -> Line:
         line["separating_inputs"] = max(one.survived.inputs for one in known if one.survived)
         line["agreed"] = [one.survived.agreed if one and one.survived else None for one in findings]
     if any(one.note for one in known):
-        line["notes"] = [one.note if one else "" for one in findings]
+        notes: dict[str, list[int]] = {}  # each note once, with its candidates
+        for place, found in enumerate(findings):
+            if found is not None and found.note:
+                notes.setdefault(found.note, []).append(place)
+        line["notes"] = notes
     return line
 
 
@@ -76,7 +81,7 @@ class FindingsSummary:
             return
         self.cases += 1
         self.candidates += len(prepared.case.candidates)
-        self.clusters += len({one.cluster or index for index, one in enumerate(findings)})
+        self.clusters += len(clusters(prepared.evidence.entrants))
         self.unparsed += sum(one.parses is False for one in findings)
         tried = [one for one in findings if one.passed is not None]
         self.tried += len(tried)
@@ -141,7 +146,8 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
         "malformed": ledger.malformed.total(),
         "unanswered": ledger.unanswered.total(),
         "causes": dict(sorted((ledger.malformed + ledger.unanswered).items())),
-        "clusters": len({e.signature or e.id for e in prepared.evidence.entrants}),
+        "clusters": len(clusters(prepared.evidence.entrants)),
+        **_baseline_line(outcome),
         **({"substituted": dict(sorted(ledger.substituted.items()))} if ledger.substituted else {}),
         **({"skip_failing": True} if config.skip_failing else {}),
         **findings_line(prepared),
@@ -226,6 +232,15 @@ def tokens_line(ledger: Ledger) -> Line:
     total = ledger.total()
     names = ("asked", "billed", "cached", "output", "reasoning", "statement")
     return {name: getattr(total, name) for name in names} | {"estimated": ledger.estimated}
+
+
+def _baseline_line(outcome: Outcome) -> Line:
+    """Return what V1-Infer would read of the case; tokens are unknown if the judge was asked nothing."""
+    if not outcome.v1_characters:
+        return {}
+    tokens = outcome.v1_tokens
+    row = {"characters": round(outcome.v1_characters), "tokens": None if tokens is None else round(tokens)}
+    return {"v1_infer": row}
 
 
 def ruling_lines(outcome: Outcome) -> Iterator[Line]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from caps.core.text import number, percent, plural
 from caps.core.types import Level, Usage
-from caps.costs.closed_form import v1_infer_calls
-from caps.costs.ledger import Ledger, Sums
+from caps.costs.ledger import Baseline, Ledger, Sums
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
+from caps.judging.base import UNREAD
 from caps.models.fleet_servers import ServerRecord
 from caps.runs.panel_summary import PanelSummary
 from caps.runs.result_lines import (
@@ -36,7 +36,7 @@ class Summary:
     rescued: int = 0
     labelled: int = 0
     right: int = 0
-    v1_calls: int = 0
+    baseline: Baseline = field(default_factory=Baseline)
     trial: Usage = field(default_factory=lambda: Usage(0, 0))
     ledger: Ledger = field(default_factory=Ledger)
     findings: FindingsSummary = field(default_factory=FindingsSummary)
@@ -55,7 +55,7 @@ class Summary:
         self.findings.add(prepared)
         self.provisional += chosen.provisional
         self.rescued += bool(chosen.rescued)
-        self.v1_calls += v1_infer_calls(len(prepared.case.candidates)).full
+        self.baseline.add(outcome.v1_characters, outcome.v1_tokens)
         label = prepared.case.candidates[chosen.winner].correct
         if label is not None:
             self.labelled += 1
@@ -64,14 +64,6 @@ class Summary:
     def add_trial(self, usage: Usage) -> None:
         """Count a call that checked an endpoint."""
         self.trial += usage
-
-    @property
-    def v1_share(self) -> float | None:
-        """Asked tokens divided by those of V1-Infer's calls, at the mean size of a full pair in this run."""
-        full = self.ledger.total(Level.FULL)
-        if not full.pair_calls or not self.v1_calls:
-            return None
-        return self.ledger.total().asked / (self.v1_calls * full.pair_asked / full.pair_calls)
 
     def as_line(self, price: Price | None) -> dict[str, Any]:
         """Return the totals as plain data."""
@@ -88,9 +80,10 @@ class Summary:
             "tokens": tokens_line(self.ledger),
             "trial": {"billed": self.trial.prompt, "cached": self.trial.cached, "output": self.trial.output},
             "rho": self.ledger.rho,
-            "token_share_of_v1_infer": self.v1_share,
+            "token_share_of_v1_infer": self.baseline.share(total),
             "usd": None if price is None else self._dollars(price),
             "malformed": dict(self.ledger.malformed),
+            "unreadable": dict(self.ledger.unreadable),
             "unanswered": dict(self.ledger.unanswered),
             **blocked_line(self.ledger),
             **({"substituted": dict(self.ledger.substituted)} if self.ledger.substituted else {}),
@@ -110,7 +103,7 @@ class Summary:
             f"{number(calls['E2'], 0)} on full views (E2)",
             f"tokens: {about}{number(total.asked, 0)} asked, {number(total.billed, 0)} billed "
             f"({number(total.cached, 0)} cached), {number(total.output, 0)} written{self._trial_text()}; "
-            f"{_rho(self.ledger.rho)}; {percent(self.v1_share)} % of V1-Infer's reading",
+            f"{_rho(self.ledger.rho)}; {percent(self.baseline.share(total))} % of V1-Infer's reading",
             f"cost: {self._money(price, seconds, gpu_hour_usd)}",
         ]
         if self.labelled:
@@ -119,11 +112,12 @@ class Summary:
         lines += self.findings.as_text()
         lines += self.panel.as_text()
         lines += servers_text(self.servers)
-        problems = [
-            (self.ledger.malformed, "unreadable replies counted as ties"),
-            (self.ledger.unanswered, "calls unanswered"),
-        ]
-        lines += [f"{title}: {_counts_text(counts)}" for counts, title in problems if counts]
+        if self.ledger.unreadable:
+            replies = f"{_counts_text(self.ledger.unreadable)} of {number(total.attempts, 0)}"
+            ties = plural(self.ledger.malformed.total(), "question")
+            lines.append(f"unreadable replies: {replies}; {ties} without a readable reply, counted as ties")
+        if self.ledger.unanswered:
+            lines.append(f"calls unanswered: {_counts_text(self.ledger.unanswered)}")
         return "\n".join([*lines, *blocked_text(self.ledger)])
 
     def _trial_text(self) -> str:
@@ -194,7 +188,7 @@ class Figures:
     right: int = 0
     chance: float = 0.0  # expected right answers of a random choice
     reachable: int = 0  # cases with a right candidate
-    v1_calls: int = 0
+    baseline: Baseline = field(default_factory=Baseline)
     usd: float | None = None
     ledger: Ledger = field(default_factory=Ledger)
 
@@ -214,18 +208,10 @@ class Figures:
         return self.ledger.total()
 
     @property
-    def v1_tokens(self) -> float | None:
-        """Tokens that V1-Infer's calls would read, at the mean size of a full pair in this run."""
-        full = self.ledger.total(Level.FULL)
-        if not full.pair_calls or not self.v1_calls:
-            return None
-        return self.v1_calls * full.pair_asked / full.pair_calls
-
-    @property
-    def malformed_rate(self) -> float | None:
-        """Share of asks without a readable reply."""
-        asks = self.total.calls
-        return self.ledger.malformed.total() / asks if asks else None
+    def unreadable_rate(self) -> float | None:
+        """Share of replies that cannot be read."""
+        replies = self.total.attempts
+        return self.ledger.unreadable.total() / replies if replies else None
 
 
 def count_figures(
@@ -244,7 +230,8 @@ def count_figures(
         figures.rescued += line["rescued"] is not None
         figures.stated += line.get("probability") is not None
         figures.calibrated += bool(line.get("calibrated"))
-        figures.v1_calls += v1_infer_calls(len(line["order"])).full
+        if "v1_infer" in line:
+            figures.baseline.add(**line["v1_infer"])
         known = labels.get(line["id"], ())
         label = known[line["winner"]] if line["winner"] < len(known) else None
         if label is not None:
@@ -280,6 +267,7 @@ def _record_ask(ledger: Ledger, attempts: list[Line]) -> None:
     usages = [(usage_of(line), line["replayed"]) for line in attempts if "attempt" in line]
     level = Level(int(last["level"][1:]))
     ledger.record(last["stage"], level, usages, statement=0, pair="pair" in last)
+    ledger.unreadable.update(line["cause"] or "" for line in attempts if line.get("how") == UNREAD)
     if cause := malformed_cause(attempts):
         ledger.malformed[cause] += 1
     if (reason := last.get("unanswered")) is not None:

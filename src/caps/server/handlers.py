@@ -198,9 +198,15 @@ class Handlers:
         return JsonResponse({"input_tokens": tokens, "caps": {"estimated": True}})
 
     async def select(self, request: Request) -> ASGIApp:
-        """A case in, a result line out."""
+        """A case in, a result line out; with `dry_run`, what it is expected to cost."""
         context = RequestContext.of(request.scope)
         payload, body = await _read_body(request)
+        dry_run = body.pop("dry_run", False)
+        if not isinstance(dry_run, bool):
+            raise invalid_value("dry_run", "must be true or false")
+        if dry_run:
+            forecast = _service(request).forecast(body, payload)
+            return JsonResponse(await run_until_disconnect(forecast, request.receive))
         work = _service(request).select(body, payload, context.run)
         line = await run_until_disconnect(work, request.receive)
         self._record(context, line["usage"], line)

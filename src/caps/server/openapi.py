@@ -100,6 +100,7 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
             "type": "string",
             "description": "caps/<model>: the judge model, if the server has none configured",
         },
+        "dry_run": {"type": "boolean", "description": "ask nothing; return the forecast of caps plan"},
         "caps": _options(base, limits),
     }
     return {

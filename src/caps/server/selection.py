@@ -48,6 +48,7 @@ from caps.server.spending import GENERATION, spending_for
 from caps.server.virtual_models import ServedGenerator
 from caps.solving import make_policy
 from caps.strategies.posterior import Posterior
+from caps.studies.planning import Forecast, forecast_case
 from caps.text_workers import TextWorkers
 
 NO_ROOM = "budget"  # the cause of a sample that was not sent
@@ -285,6 +286,22 @@ class Selector:
             raise field_error(applied)
         (outcome,) = [one async for one in engine.run([applied], runner.strategy, seed=config.seed)]
         return ContestResult(outcome, _selection(outcome), runner)
+
+    async def forecast(
+        self, case: Case, config: RunConfig, *, generator: str, deadline: float
+    ) -> dict[str, Any]:
+        """What the contest of a case is expected to ask, as `caps plan` states it; nothing is asked."""
+        runner, _ = self._open(config, generator, deadline)
+        applied = runner.apply_to_case(case)
+        if isinstance(applied, InputError):
+            raise field_error(applied)
+
+        def rehearsed() -> Forecast:
+            prepared = runner.preparation(findings=False)(applied)
+            return forecast_case(prepared, runner.strategy, runner.templates, seed=config.seed)
+
+        forecast = await asyncio.to_thread(rehearsed)
+        return {"id": case.id, "strategy": config.strategy, **forecast.as_line()}
 
     async def solve(
         self,

@@ -173,6 +173,15 @@ class SelectionService:
         await self._keep(run, result, config, usage)
         return {**line, "run_id": run, "usage": usage}
 
+    async def forecast(self, body: dict[str, Any], payload: bytes) -> dict[str, Any]:
+        """A case with its own candidates in, what it is expected to cost out."""
+        config = request_config(body.get("caps"), self.config, self.limits)
+        deadline = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
+        case = await self._parse_case(body, payload, deadline)
+        judge = self.selector.judge or self._judge_for(body, config)
+        async with self.admission.admit(deadline):
+            return await self.selector.forecast(case, config, generator=judge, deadline=deadline)
+
     async def _parse_case(self, body: dict[str, Any], payload: bytes, deadline: float) -> Case:
         """The case in a body; a large one is read in a worker process."""
         try:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import comb
 from random import Random
-from statistics import NormalDist, fmean, variance
+from statistics import NormalDist, fmean, quantiles, variance
 from typing import TypeVar
 
 # Bootstrap over problems
@@ -45,6 +45,25 @@ def _percentiles(found: list[float], level: float) -> tuple[float, float]:
     found.sort()
     last, tail = len(found) - 1, (1 - level) / 2
     return found[round(tail * last)], found[round((1 - tail) * last)]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A mean, and the range of nine in ten."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Range":
+        """The mean and the range of simulated values."""
+        cuts = quantiles(values, n=20)
+        return cls(fmean(values), cuts[0], cuts[-1])
+
+    def times(self, count: float) -> "Range":
+        """The range if every problem of many were like this one: all easy, or all hard."""
+        return Range(self.mean * count, self.low * count, self.high * count)
 
 
 # Confidence intervals.
@@ -122,9 +141,12 @@ def jackknife(
 
 
 def student(freedom: int, level: float = 0.95) -> float:
-    """Two-sided quantile of Student's t, by expansion in 1/freedom; within 1 % from 3 degrees of freedom."""
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    v = max(freedom, 2)
+    """Two-sided quantile of Student's t: exact for 1 and 2 degrees of freedom, else within 1 %."""
+    if freedom <= 1:
+        return math.tan(math.pi / 2 * level)
+    if freedom == 2:
+        return level * math.sqrt(2 / (1 - level**2))
+    z, v = NormalDist().inv_cdf((1 + level) / 2), freedom
     return (
         z
         + (z**3 + z) / (4 * v)

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, quantiles
 
 from caps.core.policy import Draw, Event, JudgePrice, Policy, PolicyRun, Pool, Source
 from caps.core.types import Answer, Ask, Entrant, Selection
 from caps.costs.prices import Price
 from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.sampling.generators import QUALITY
+from caps.statistics.estimates import Range
 from caps.strategies.agreement import CERTAINTY, NEW_WRONG
 from caps.studies.simulation import PoolModel
 
@@ -58,25 +58,6 @@ def simulate_policy(
             run.tell(Event(pool(), tuple(map(answer, action.asks))))
     assert run.selection is not None  # noqa: S101
     return Simulated(started, tuple(asks), run.selection)
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A mean, and the range of nine in ten."""
-
-    mean: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Range":
-        """The mean and the range of some values."""
-        cuts = quantiles(values, n=20)
-        return cls(fmean(values), cuts[0], cuts[-1])
-
-    def times(self, count: float) -> "Range":
-        """The range if every problem of many were like this one: all easy, or all hard."""
-        return Range(self.mean * count, self.low * count, self.high * count)
 
 
 @dataclass(frozen=True, slots=True)

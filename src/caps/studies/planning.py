@@ -1,91 +1,181 @@
-"""Plans: forecasts of the calls and prompt tokens of strategies on a file of cases."""
+"""Forecasts: strategies are rehearsed on cases against an assumed judge, and what they ask is counted.
 
+A rehearsal plays the contest with the pairings of the run, so the first round is exact. The assumed judge is
+the one that the strategy reckons with (its judge profile, else an average judge), and which answers are right
+is drawn anew each time: a shared answer is the likelier the more candidates give it. The mean is over all
+rehearsals, the range that of nine in ten: of a case, and, added up rehearsal by rehearsal, of a whole run.
+"""
+
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TypeAlias
+from operator import add
+from random import Random
+from statistics import fmean
+from typing import Any
+from zlib import crc32
 
 from caps.building import make_prepare
 from caps.child_python import process_pool
+from caps.core.contest import Contest
 from caps.core.errors import InputError
+from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
-from caps.core.types import Ask, Case, Level, Pairing, shows_difference
-from caps.costs.forecast import PER_CHARACTER, CaseForecast, forecast_contest
-from caps.evidence.domains import domain_named, with_stated_domain
-from caps.evidence.entrants import media_tokens
+from caps.core.text import CHARACTERS_PER_TOKEN
+from caps.core.types import Ask, Case, Entrant, Level
+from caps.evidence.domains import with_stated_domain
 from caps.judging.base import PreparedCase
 from caps.judging.llm import JudgeSettings
-from caps.prompts.render import asks_for_code, find_template, render
+from caps.judging.prompt_sizes import PromptSizes
+from caps.judging.simulated import NORMAL, JudgeModel, SimulatedJudge
+from caps.statistics.estimates import Range
+from caps.strategies.dedup import clusters
+from caps.strategies.posterior import Posterior
 
 BASELINE = "v1-infer"
 CHUNK = 8
+PER_CHARACTER = 1 / CHARACTERS_PER_TOKEN
+REHEARSALS = 20
+NOTHING = (0,) * REHEARSALS
+SOLVE_RATES = (0.6, 0.6)  # of problems whose answers are programs or texts: a beta distribution, wide
+SURELY = 0.99  # the assumed judge is neither better than this nor worse than its complement
+
+#: What forecasts assume and where they miss, printed with them; `benchmarks/forecasts.py` measures it.
+ASSUMED = (
+    "an average judge, right in 75 % of comparisons (--judge-profile describes yours); one that ties often "
+    "or never says HIGH makes posterior and sprint ask up to a third more"
+)
 
 
-class CasePrompts:
-    """Sizes of a case's prompts in characters; each kind is rendered once, each view is quoted once."""
+def assumed_judge(strategy: Strategy) -> JudgeModel:
+    """The judge that a strategy reckons with: its judge profile, or that of an average judge."""
+    profile = strategy if isinstance(strategy, JudgeProfile) else JudgeProfile()
+    full = profile.e2_sure * profile.e2_high + (1 - profile.e2_sure) * profile.e2_low
+    partial = profile.e1_sure * profile.e1_high + (1 - profile.e1_sure) * profile.e1_low
+    pull = None if profile.first_slot == 0.5 else NORMAL.inv_cdf(_inside(profile.first_slot))
+    return JudgeModel(accuracy=_inside(full), accuracy_partial=_inside(partial), position_bias=pull)
 
-    def __init__(self, prepared: PreparedCase, templates: Mapping[str, str]) -> None:
-        self._prepare, self._templates = prepared, templates
-        as_it_is = all(map(asks_for_code, templates.values()))
-        self._quoting = prepared.showing if as_it_is else prepared.quoting
-        self._bare: dict[tuple[object, ...], int] = {}
-        self._views: dict[tuple[int, Level], int] = {}
-        self.has_differences = any(one.differences for one in prepared.evidence.entrants)
 
-    def bare(self, ask: Ask) -> int:
-        """Characters of a prompt without the views."""
-        dialect = ask.dialect if isinstance(ask, Pairing) else None
-        difference = shows_difference(self._prepare.evidence.entrants, ask)
-        kind = (type(ask), ask.level, dialect, len(ask.entrants), difference)
-        if kind not in self._bare:
-            self._bare[kind] = self._render_without_views(ask)
-        return self._bare[kind]
+def _inside(share: float) -> float:
+    return min(SURELY, max(1 - SURELY, share))
 
-    def view(self, entrant: int, level: Level) -> int:
-        """Characters of a view as quoted in a prompt; images and documents count by their tokens."""
-        key = (entrant, level)
-        found = self._views.get(key)
-        if found is None:
-            prepared = self._prepare
-            view, own = prepared.evidence.view(entrant, level), prepared.case.candidates[entrant].media
-            media = round(media_tokens(own, view) / PER_CHARACTER)
-            found = self._views[key] = len(self._quoting(view, prepared.nonce)) + media
-        return found
 
-    def size(self, ask: Ask) -> int:
-        """Characters of the prompt of an ask."""
-        prepared = self._prepare
-        if not shows_difference(prepared.evidence.entrants, ask):
-            return self.bare(ask) + sum(self.view(one, ask.level) for one in ask.entrants)
-        shown = (self._quoting(text, prepared.nonce) for text in prepared.evidence.shown(ask))
-        return self.bare(ask) + sum(map(len, shown))
+def assumed_labels(entrants: Sequence[Entrant], rng: Random) -> list[bool]:
+    """Draw which candidates are right, as far as is known without labels.
 
-    def _render_without_views(self, ask: Ask) -> int:
-        prepared = self._prepare
-        case = prepared.case
-        if not self._templates:  # a reward server reads the problem with each answer
-            return len(case.problem.text)
-        difference = shows_difference(prepared.evidence.entrants, ask)
-        _, template = find_template(
-            self._templates,
-            ask,
-            domain_named(case.domain),
-            criteria=bool(case.criteria),
-            difference=difference,
+    Of answers that are compared by value at most one is right, with the probabilities that `posterior`
+    assumes. Of programs and texts any number is right, and all of a cluster together.
+    """
+    groups = clusters(entrants)
+    if all(entrant.answer == "value" for entrant in entrants):
+        prior = Posterior()
+        weights = [len(group) ** prior.votes for group in groups]
+        (right,) = rng.choices([*groups, []], [*weights, prior.nobody**prior.votes])
+        chosen = [right]
+    else:
+        rate = rng.betavariate(*SOLVE_RATES)
+        chosen = [group for group in groups if rng.random() < rate]
+    ids = {entrant.id for group in chosen for entrant in group}
+    return [entrant.id in ids for entrant in entrants]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a strategy asks in each rehearsal, of a case or of several together; tokens are those of prompts.
+
+    `rounds` is the sum of the mean numbers of rounds, `depth` the most of them. `refused` counts cases that
+    the strategy cannot play, and `why` says so of the first.
+    """
+
+    cases: int = 0
+    first_stage: int = 0
+    partial_calls: tuple[int, ...] = NOTHING
+    full_calls: tuple[int, ...] = NOTHING
+    prompt_tokens: tuple[int, ...] = NOTHING
+    rounds: float = 0.0
+    depth: int = 0
+    baseline: float = 0.0
+    refused: int = 0
+    why: str = ""
+
+    def __add__(self, other: "Forecast") -> "Forecast":
+        return Forecast(
+            self.cases + other.cases,
+            self.first_stage + other.first_stage,
+            tuple(map(add, self.partial_calls, other.partial_calls)),
+            tuple(map(add, self.full_calls, other.full_calls)),
+            tuple(map(add, self.prompt_tokens, other.prompt_tokens)),
+            self.rounds + other.rounds,
+            max(self.depth, other.depth),
+            self.baseline + other.baseline,
+            self.refused + other.refused,
+            self.why or other.why,
         )
-        shown = render(
-            template,
-            problem=case.problem,
-            views=[""] * len(ask.entrants),
-            nonce=prepared.nonce,
-            code=prepared.code,
-            criteria=case.criteria,
-            quoting=self._quoting,
-        )
-        media = sum(one.tokens for one in case.problem.media)
-        return sum(len(message.content) for message in shown) + round(media / PER_CHARACTER)
+
+    @property
+    def mean(self) -> float:
+        """Mean tokens."""
+        return fmean(self.prompt_tokens)
+
+    @property
+    def partial(self) -> float:
+        """Mean calls on partial views."""
+        return fmean(self.partial_calls)
+
+    @property
+    def full(self) -> float:
+        """Mean calls on full views."""
+        return fmean(self.full_calls)
+
+    @property
+    def calls(self) -> Range:
+        """Calls at both levels."""
+        return Range.of(list(map(add, self.partial_calls, self.full_calls)))
+
+    @property
+    def tokens(self) -> Range:
+        """Tokens of all prompts."""
+        return Range.of(self.prompt_tokens)
+
+    def as_line(self) -> dict[str, Any]:
+        """Return the forecast as plain data, the same in a plan, a dry run and the server."""
+        return {
+            "cases": self.cases,
+            "calls": {"E1": whole(self.partial), "E2": whole(self.full)},
+            "calls_total": _range_line(self.calls),
+            "depth": {"mean": whole(self.rounds / self.cases) if self.cases else None, "most": self.depth},
+            "first_stage_tokens": self.first_stage,
+            "tokens": _range_line(self.tokens),
+            "token_share": round(self.mean / self.baseline, 4) if self.baseline else None,
+        }
+
+
+def rehearse(
+    strategy: Strategy,
+    entrants: Sequence[Entrant],
+    tokens_of: Callable[[Ask], float],
+    *,
+    seed: str,
+    baseline: float = 0.0,
+) -> Forecast:
+    """Play a contest `REHEARSALS` times and count what it asks."""
+    model, number = assumed_judge(strategy), crc32(seed.encode())
+    rows = []
+    for rehearsal in range(REHEARSALS):
+        labels = assumed_labels(entrants, Random(f"{rehearsal}/{seed}"))
+        judge = SimulatedJudge(model, entrants, labels, seed=rehearsal, case=number)
+        transcript = Contest(strategy, entrants, seed=seed).play(judge.answer).transcript
+        asks = [ask for turn in transcript for ask in turn.round.asks]
+        partial = sum(ask.level == Level.PARTIAL for ask in asks)
+        full = sum(ask.level == Level.FULL for ask in asks)
+        rows.append((partial, full, sum(math.ceil(tokens_of(ask)) for ask in asks), len(transcript)))
+    first = sum(math.ceil(tokens_of(ask)) for turn in transcript[:1] for ask in turn.round.asks)
+    partial_calls, full_calls, tokens, rounds = zip(*rows, strict=True)
+    depth = max(rounds)
+    return Forecast(1, first, partial_calls, full_calls, tokens, fmean(rounds), depth, baseline)
 
 
 def forecast_case(
@@ -95,53 +185,32 @@ def forecast_case(
     *,
     seed: int,
     per_character: float = PER_CHARACTER,
-    prompts: CasePrompts | None = None,
-) -> CaseForecast:
-    """Forecast what a run with this seed asks about a case; pass `prompts` to measure a case only once."""
-    return forecast_contest(
+    sizes: PromptSizes | None = None,
+) -> Forecast:
+    """Forecast what a run with this seed asks about a case; pass `sizes` to measure a case only once."""
+    measured = sizes or PromptSizes(prepared, templates)
+    return rehearse(
         strategy,
         prepared.evidence.entrants,
-        prompts or CasePrompts(prepared, templates),
+        lambda ask: measured.size(ask) * per_character,
         seed=f"{seed}/{prepared.case.id}",
-        per_character=per_character,
+        baseline=measured.v1_infer() * per_character,
     )
 
 
-@dataclass(slots=True)
-class Totals:
-    """Sums of one strategy's forecasts over cases; `refused` lists cases it cannot play, with the reason."""
+def distinct_entrants(n: int) -> list[Entrant]:
+    """Entrants that all differ: the most expensive pool of its size."""
+    return [Entrant(i, signature=f"#{i}", features={"score": 0.0}, signature_kind="open") for i in range(n)]
 
-    cases: int = 0
-    first_stage: int = 0
-    least: int = 0
-    mean: float = 0.0
-    most: int = 0
-    calls_least: int = 0
-    calls_most: int = 0
-    partial: float = 0.0
-    full: float = 0.0
-    rounds: int = 0
-    depth: int = 0
-    refused: list[str] = field(default_factory=list)
 
-    @property
-    def calls(self) -> float:
-        """Calls at both levels."""
-        return self.partial + self.full
+def _range_line(counts: Range) -> dict[str, float]:
+    """A range of counts, rounded outwards."""
+    return {"mean": whole(counts.mean), "low": math.floor(counts.low), "high": math.ceil(counts.high)}
 
-    def add(self, found: CaseForecast) -> None:
-        """Add one case."""
-        self.cases += 1
-        self.rounds += found.depth
-        self.depth = max(self.depth, found.depth)
-        self.first_stage += found.first_stage
-        self.least += found.least
-        self.mean += found.mean
-        self.most += found.most
-        self.calls_least += found.calls_least
-        self.calls_most += found.calls_most
-        self.partial += found.partial
-        self.full += found.full
+
+def whole(value: float) -> float:
+    """A whole number stays one in JSON."""
+    return int(value) if value == int(value) else round(value, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,26 +227,19 @@ class Task:
     domain: str | None = None
 
 
-Forecasts: TypeAlias = list[CaseForecast | str]
-
-
 def plan_cases(
     cases: Iterable[Case], task: Task, *, processes: int = 1, report: Callable[[int], object] = abs
-) -> list[Totals]:
+) -> list[Forecast]:
     """Forecast every strategy on every case; `report` is called with the number of cases just finished."""
     distinct: list[Strategy] = []
     for strategy in task.strategies:
         if strategy not in distinct:
             distinct.append(strategy)
     own = replace(task, strategies=distinct)
-    totals = [Totals() for _ in distinct]
+    totals = [Forecast() for _ in distinct]
     for chunk in _results(_chunks(cases), own, processes):
-        for row in chunk:
-            for total, found in zip(totals, row, strict=True):
-                if isinstance(found, str):
-                    total.refused.append(found)
-                else:
-                    total.add(found)
+        for forecasts in chunk:
+            totals = list(map(add, totals, forecasts))
         report(len(chunk))
     return [totals[distinct.index(strategy)] for strategy in task.strategies]
 
@@ -188,13 +250,13 @@ def _chunks(cases: Iterable[Case]) -> Iterator[Sequence[Case]]:
         yield chunk
 
 
-def _results(chunks: Iterator[Sequence[Case]], task: Task, processes: int) -> Iterator[list[Forecasts]]:
+def _results(chunks: Iterator[Sequence[Case]], task: Task, processes: int) -> Iterator[list[list[Forecast]]]:
     """Results in order; few chunks are in progress at once, so a long file is never held as a whole."""
     if processes <= 1:
         yield from (_forecast_chunk(chunk, task) for chunk in chunks)
         return
     with process_pool(processes) as workers:
-        under_way: deque[Future[list[Forecasts]]] = deque()
+        under_way: deque[Future[list[list[Forecast]]]] = deque()
         for chunk in chunks:
             under_way.append(workers.submit(_forecast_chunk, chunk, task))
             if len(under_way) > 2 * processes:
@@ -203,27 +265,26 @@ def _results(chunks: Iterator[Sequence[Case]], task: Task, processes: int) -> It
             yield under_way.popleft().result()
 
 
-def _forecast_chunk(chunk: Sequence[Case], task: Task) -> list[Forecasts]:
+def _forecast_chunk(chunk: Sequence[Case], task: Task) -> list[list[Forecast]]:
     prepare = make_prepare(task.profile, task.views, context=task.context, reply=JudgeSettings().max_tokens)
     stated = (with_stated_domain(case, task.domain) for case in chunk)
     return [_forecast_all(prepare(case), task) for case in stated if isinstance(case, Case)]
 
 
-def _forecast_all(prepared: PreparedCase, task: Task) -> Forecasts:
-    prompts = CasePrompts(prepared, task.templates)
-    found: Forecasts = []
-    for strategy in task.strategies:
+def _forecast_all(prepared: PreparedCase, task: Task) -> list[Forecast]:
+    sizes = PromptSizes(prepared, task.templates)
+
+    def forecast(strategy: Strategy) -> Forecast:
         try:
-            found.append(
-                forecast_case(
-                    prepared,
-                    strategy,
-                    task.templates,
-                    seed=task.seed,
-                    per_character=task.per_character,
-                    prompts=prompts,
-                )
+            return forecast_case(
+                prepared,
+                strategy,
+                task.templates,
+                seed=task.seed,
+                per_character=task.per_character,
+                sizes=sizes,
             )
         except InputError as error:
-            found.append(f"case {prepared.case.id!r}: {error}")
-    return found
+            return Forecast(refused=1, why=f"case {prepared.case.id!r}: {error}")
+
+    return [forecast(strategy) for strategy in task.strategies]

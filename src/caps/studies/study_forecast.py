@@ -73,12 +73,13 @@ def _add(
         if not found.cases:
             continue
         share = counts[method] / found.cases
-        total.calls += share * found.calls
-        total.read += share * found.mean
-        total.written += share * found.calls * (reply or _assumed(runner))
+        calls, read = found.calls.mean, found.tokens.mean
+        written = calls * (reply or _assumed(runner))
+        total.calls += share * calls
+        total.read += share * read
+        total.written += share * written
         if price is not None:
-            written = found.calls * (reply or _assumed(runner))
-            total.dollars += share * price.of(round(found.mean), round(written))
+            total.dollars += share * price.of(round(read), round(written))
     total.assumed = total.assumed or reply is None
     model = runner.endpoints.full.model
     if price is None and model not in total.unpriced:
