@@ -1,19 +1,21 @@
 """What a page says about a case: its problem, the chosen answer, and how many candidates gave it."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from random import Random
+from statistics import fmean
 
 from caps.core.domains import Signature
 from caps.core.errors import CapsError
-from caps.core.types import Candidate, Case
+from caps.core.types import Candidate, Case, Entrant
 from caps.evidence.anatomy import dissect, final_answer, spoken
 from caps.evidence.domains import domain_named
 from caps.evidence.profiles import profile_for, profile_named, signature_named, with_findings, with_views
 from caps.evidence.signatures import same_text
 from caps.runs.rebuild import RebuiltRun
 from caps.runs.result_lines import Line
+from caps.strategies.dedup import count_votes, dedup
 
 ANSWER_CHARACTERS = 120
 MOST_ANSWERS = 12  # of the other candidates, to be found by a search
@@ -32,18 +34,21 @@ class CaseFacts:
     leads: bool  # no answer has more votes than the chosen one
     majority: float | None
     signatures: tuple[str | None, ...]  # of all candidates; equal for equal answers
+    texts: int  # a hash of all candidates: two runs with the same have the same candidates
 
 
 def case_facts(run: RebuiltRun, case: Case, line: Line) -> CaseFacts:
     """Read a case, with its findings, and its result."""
     candidates = case.candidates
-    sign = _signature(run, case.domain)
-    signatures = [sign(one) or same_text(one) for one in candidates]
-    votes = Counter(signatures)
+    entrants = _entrants(candidates, _signature(run, case.domain))
+    signatures = [entrant.signature for entrant in entrants]
+    voted = count_votes(entrants, dedup(entrants, "first", Random(0)))  # by the first of each cluster
+    votes = {signatures[player]: count for player, count in voted.items()}
     winner = line.get("winner")
     chosen = candidates[winner] if isinstance(winner, int) and 0 <= winner < len(candidates) else None
     signature = None if chosen is None else signatures[winner or 0]
     most = max(votes.values(), default=0)
+    labels = [candidates[player].correct for player, count in voted.items() if count == most]
     short = domain_named(case.domain).short_answers
     others = dict.fromkeys(
         answer_text(candidates[signatures.index(one)], short=True) for one in votes if one != signature
@@ -56,8 +61,9 @@ def case_facts(run: RebuiltRun, case: Case, line: Line) -> CaseFacts:
         votes=0 if chosen is None else votes[signature],
         voters=len(candidates),
         leads=chosen is not None and votes[signature] == most,
-        majority=_majority([one.correct for one in candidates], signatures, votes, most),
+        majority=None if not labels or None in labels else fmean(map(bool, labels)),
         signatures=tuple(signatures),
+        texts=hash(tuple(candidate.text for candidate in candidates)),
     )
 
 
@@ -80,27 +86,26 @@ def shortened(text: str, most: int) -> str:
     return words if len(words) <= most and len(text) <= 2 * most else words[: most - 1] + "…"
 
 
-def _majority(
-    labels: Sequence[bool | None], signatures: Sequence[str | None], votes: Counter[str | None], most: int
-) -> float | None:
-    """How often the choice of a most common answer is right; None where that has no label."""
-    leading = [one for one, count in votes.items() if count == most]
-    known = [labels[signatures.index(one)] for one in leading]
-    return None if not known or None in known else sum(map(bool, known)) / len(known)
+def _entrants(candidates: Sequence[Candidate], sign: Signature) -> list[Entrant]:
+    """The candidates as the strategy `majority` sees them."""
+    answers = [sign(candidate) for candidate in candidates]
+    return [
+        Entrant(place, answer or same_text(candidates[place]), signature_kind="value" if answer else "text")
+        for place, answer in enumerate(answers)
+    ]
 
 
 @cache
-def _found_signature(
-    profile: str | None, domain: str, views: tuple[tuple[str, str], ...], *, found: bool
-) -> Signature:
+def _found_signature(profile: str | None, domain: str, views: tuple[tuple[str, str], ...]) -> Signature:
     shown = with_views(profile_for(domain) if profile is None else profile_named(profile), dict(views))
-    return signature_named((with_findings(shown) if found else shown).signature)
+    return signature_named(with_findings(shown).signature)
 
 
 def _signature(run: RebuiltRun, domain: str) -> Signature:
+    """What makes two answers equal: the findings, for every strategy, so that runs can be compared."""
     config = run.file.config
     views = tuple((name, str(value)) for name, value in config.views.items())
     try:
-        return _found_signature(config.profile, domain, views, found=run.runner.merges_found)
+        return _found_signature(config.profile, domain, views)
     except CapsError:  # a view of this run that is not installed here
         return same_text

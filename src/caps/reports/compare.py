@@ -34,12 +34,30 @@ class ComparedRun:
         """Return 1 if the answer chosen for a case is right, 0 if it is wrong, None if that is unknown."""
         return right_of(self.selections[case], self.labels.get(case, ()))
 
-    def answer(self, case: str) -> object:
-        """The answer chosen for a case, for comparison with those of other runs."""
-        line, facts = self.selections[case], self.facts.get(case)
-        if "winner" not in line:
-            return None
-        return line["winner"] if facts is None else facts.signature
+
+def answers_of_candidates(runs: Sequence[ComparedRun], case: str) -> list[Sequence[object]]:
+    """For each run, the answers of all candidates of a case: equal ones are equal in all runs.
+
+    All runs are compared by the same signatures: those of the run whose findings show most answers to be
+    equal. Runs with other candidates keep their own.
+    """
+    known = [run.facts[case] for run in runs if case in run.facts]
+    merged = min(known, key=lambda facts: len(set(facts.signatures)), default=None)
+    answers: list[Sequence[object]] = []
+    for run in runs:
+        facts = run.facts.get(case, merged)
+        if facts is None or merged is None:
+            answers.append(range(len(run.selections[case].get("order", ()))))
+        else:
+            answers.append(merged.signatures if facts.texts == merged.texts else facts.signatures)
+    return answers
+
+
+def chosen_answers(runs: Sequence[ComparedRun], case: str) -> list[object]:
+    """The answer that each run chose for a case; None where it failed."""
+    winners = [run.selections[case].get("winner") for run in runs]
+    answers = answers_of_candidates(runs, case)
+    return [None if winner is None else own[winner] for winner, own in zip(winners, answers, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +81,8 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
         a, b = first.right(name), second.right(name)
         if a is not None and b is not None:
             pairs.append((bool(a), bool(b)))
-        if first.answer(name) != second.answer(name):
+        answers = chosen_answers((first, second), name)
+        if answers[0] != answers[1]:
             different += 1
         elif first.selections[name].get("winner") != second.selections[name].get("winner"):
             others += 1
@@ -186,7 +205,7 @@ def cases_listing(runs: Sequence[ComparedRun], *, texts: bool = True) -> Listing
         if not all(name in one.selections for one in runs):
             continue
         right = [one.right(name) for one in runs]
-        differs = len({one.answer(name) for one in runs}) > 1
+        differs = len(set(chosen_answers(runs, name))) > 1
         alone = [mark == 1 and right.count(0) == len(runs) - 1 for mark in right]
         known = next((one.facts[name] for one in runs if name in one.facts), None)
         flags = (differs, *alone, right.count(1) == len(runs), right.count(0) == len(runs))
@@ -224,9 +243,11 @@ def _reason(run: ComparedRun, runs: Sequence[ComparedRun], name: str) -> str:
     parts = [] if facts is None else [f"{facts.votes} of {plural(facts.voters, 'vote')}"]
     if line.get("probability") is not None:
         parts.append(f"{percent(line['probability'])} % sure")
-    others = {one.answer(name) for one in runs} - {run.answer(name), None}
     if facts is not None and run.calls.get(name):
-        won, total = _verdicts(run.calls[name], facts, others)
+        place = [one is run for one in runs].index(True)
+        answers, chosen = answers_of_candidates(runs, name)[place], chosen_answers(runs, name)
+        others = {*chosen} - {chosen[place], None}
+        won, total = _verdicts(run.calls[name], answers, chosen[place], others)
         parts.append(
             f"preferred in {won} of {total} direct comparisons" if total else "never compared directly"
         )
@@ -234,7 +255,9 @@ def _reason(run: ComparedRun, runs: Sequence[ComparedRun], name: str) -> str:
     return ", ".join(parts) or f"candidate {line['winner']}"
 
 
-def _verdicts(calls: list[Line], facts: CaseFacts, others: set[object]) -> tuple[float, int]:
+def _verdicts(
+    calls: list[Line], answers: Sequence[object], chosen: object, others: set[object]
+) -> tuple[float, int]:
     """Count how often the judge preferred the chosen answer to others that runs chose."""
     won, total = 0, 0
     for attempts in group_by_ask(calls):
@@ -244,9 +267,9 @@ def _verdicts(calls: list[Line], facts: CaseFacts, others: set[object]) -> tuple
             continue
         a = line["a"]
         (b,) = [one for one in line["pair"] if one != a]
-        sides = [facts.signatures[one] if one < len(facts.signatures) else None for one in (a, b)]
+        sides = [answers[one] if one < len(answers) else None for one in (a, b)]
         for own, other, apart in ((0, 1, ratings[0] - ratings[1]), (1, 0, ratings[1] - ratings[0])):
-            if sides[own] == facts.signature and sides[other] in others:
+            if sides[own] == chosen and sides[other] in others:
                 total += 1
                 won += apart > 0
     return won, total
