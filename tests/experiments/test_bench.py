@@ -89,6 +89,46 @@ def test_measured_token_shares_meet_the_closed_form(tmp_path):
             assert shares[0] == pytest.approx(shares[1], abs=1e-12)
 
 
+ALL_SUITES = (
+    STUDY[: STUDY.index("[[tables]]")]
+    + """
+[[tables]]
+name = "cost"
+title = "Cost"
+down = "methods"
+across = "ACROSS"
+metrics = ["tokens"]
+"""
+)
+
+
+def test_a_table_of_strategies_covers_all_suites(tmp_path):
+    together, _ = run(tmp_path, ALL_SUITES.replace("ACROSS", "nothing"))
+    apart, _ = run(tmp_path, ALL_SUITES.replace("ACROSS", "suites"))
+    for (name, (whole,)), (other, parts) in zip(together.rows, apart.rows, strict=True):
+        assert name == other
+        assert whole.figure.value == pytest.approx(sum(part.figure.value for part in parts))
+
+
+def test_strata_are_those_of_all_suites(tmp_path):
+    levels = ("easy", "hard")
+    suites = [
+        f'{{ name = "{level}", n = 4, simulated = {{ problems = 6, strata = [{{ difficulty = "{level}", problems = 6 }}] }} }}'
+        for level in levels
+    ]
+    text = ALL_SUITES.replace("ACROSS", "strata")
+    start, end = text.index("suites = ["), text.index("strategies = [")
+    table, _ = run(tmp_path, f"{text[:start]}suites = [{', '.join(suites)}]\n{text[end:]}")
+    assert table.heads == ("easy", "hard", "overall")
+
+
+def test_without_a_reference_the_token_share_is_of_the_baseline(tmp_path):
+    text = STUDY.replace('reference = "V1"\n', "").replace(', "gain", "mcnemar", "accuracy"', "")
+    table, _ = run(tmp_path, text)
+    shares = [dict(zip(table.heads, cells, strict=True))["V1 T%"] for _, cells in table.rows[:2]]
+    assert [share.figure.value for share in shares] == pytest.approx([1, 1], rel=0.01)
+
+
 def test_more_processes_change_nothing(tmp_path):
     path = tmp_path / "study.toml"
     text = STUDY.replace("problems = 12 }", "problems = 250 }").replace("v1-infer", "reward")

@@ -1,12 +1,16 @@
 """What tables say, computed from results made by hand."""
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
+from caps.building import make_strategy
 from caps.costs.closed_form import eq6_tokens
 from caps.studies.metrics import METRICS, Cascade, MethodResults
 from caps.studies.results import Result, disagreements
-from caps.studies.tables import cannot_be
+from caps.studies.study import Method, Study, Suite, TableSpec
+from caps.studies.tables import cannot_be, make_table
 
 
 def result(case="1", seed=1, **facts):
@@ -82,6 +86,28 @@ def test_a_gain_is_paired_and_its_test_counts_a_problem_once():
     assert value("gain", *own, baseline=base) == pytest.approx(5 / 6)
     assert value("mcnemar", *own, baseline=base) == 0.0625
     assert value("gain", *own) is None
+
+
+def study_of(*metrics):
+    methods = [Method(name=name, use="caps", strategy=make_strategy("caps")) for name in ("new", "old")]
+    spec = TableSpec(name="t", title="t", metrics=metrics, methods=("new",), baseline="old")
+    suites = (Suite(name="suite"),)
+    return Study(path=Path("s"), title="s", seeds=(1,), suites=suites, methods=tuple(methods), tables=(spec,))
+
+
+@pytest.mark.parametrize(("gained", "explained"), [(5, True), (12, False), (0, False)])
+def test_a_difference_whose_interval_and_test_disagree_is_explained(gained, explained):
+    """Five problems gained and none lost: the bootstrap leaves out 0, and McNemar's exact p is 0.0625."""
+    study = study_of("gain", "mcnemar")
+    names = [str(number) for number in range(30)]
+    book = {
+        "suite": {
+            "new": [result(name) for name in names],
+            "old": [result(name, right=place >= gained) for place, name in enumerate(names)],
+        }
+    }
+    table = make_table(study, study.tables[0], book)
+    assert any("although p = 0.062" in note for note in table.notes) == explained
 
 
 def test_disagreements_are_those_in_which_exactly_one_is_right():

@@ -16,6 +16,7 @@ from caps.building import make_prepare
 from caps.child_python import process_pool
 from caps.core.contest import Contest
 from caps.core.errors import InputError
+from caps.core.text import CHARACTERS_PER_TOKEN
 from caps.core.types import Case
 from caps.engines.base import Outcome
 from caps.judging.recorded import NOT_RECORDED, OTHER_TEXT, RecordedJudge, places_of
@@ -135,6 +136,7 @@ def result_of(turn: Step, outcome: Outcome, digests: Mapping[str, str], *, recor
         depth=len(contest.transcript),
         malformed=outcome.ledger.malformed.total(),
     )
+    result = replace(result, v1_characters=outcome.v1_characters, v1_tokens=outcome.v1_tokens)
     if not recorded:
         return result
     return replace(
@@ -189,9 +191,10 @@ def play_turn(
         for ask, answer in zip(played.round.asks, played.answers, strict=True)
         for tokens in (pool.tokens(ask),)
     ]
-    return measure(
+    result = measure(
         turn, turn.made_of_case(own), facts, contest.selection, answered, depth=len(contest.transcript)
     )
+    return replace(result, v1_characters=CHARACTERS_PER_TOKEN * pool.v1_infer)
 
 
 def run_tasks(tasks: Sequence[Task], *, processes: int) -> Iterator[tuple[str, list[Result]]]:

@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from caps.costs.closed_form import caps_calls, v1_infer_calls
+from caps.costs.ledger import Baseline
 from caps.statistics.estimates import discordant, exact_mcnemar, mean_interval, ratio_interval, wilson
 from caps.studies.results import Result
 
@@ -146,7 +147,9 @@ def calls(sheet: MethodResults) -> Figure | None:
 
 
 def token_share(sheet: MethodResults) -> Figure | None:
-    """T%: tokens over those of the reference on the same problems."""
+    """T%: tokens over those of the reference on the same problems; without one, over V1-Infer's baseline."""
+    if not sheet.reference:
+        return _baseline_share(sheet)
     other = by_case(sheet.reference)
     pairs = [(some, other[case]) for case, some in sheet.by_case.items() if case in other]
     above = [fmean(sum(one.tokens) for one in some) for some, _ in pairs]
@@ -154,6 +157,14 @@ def token_share(sheet: MethodResults) -> Figure | None:
     if not sum(below):
         return None
     return Figure(sum(above) / sum(below), *(ratio_interval(above, below) or (None, None)))
+
+
+def _baseline_share(sheet: MethodResults) -> Figure | None:
+    baseline, read = Baseline(), sum(sum(one.tokens) for one in sheet.results)
+    for one in sheet.results:
+        baseline.add(one.v1_characters, one.v1_tokens)
+    counted = read or not any(sum(one.calls) for one in sheet.results)
+    return Figure(read / baseline.tokens) if counted and baseline.tokens else None
 
 
 def closed_share(sheet: MethodResults) -> Figure | None:

@@ -24,6 +24,7 @@ from caps.core.standings import EPSILON
 from caps.core.types import Answer, Ask, Entrant, Level, Pairing, Selection, Unanswered, Verdict
 from caps.files import FolderLock, append_file, file_errors, is_database, is_own_output, write_file
 from caps.strategies.caps import Caps
+from caps.strategies.dedup import clusters
 
 MARK = "study.json"
 
@@ -67,6 +68,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     best_grade: float | None = None
     substituted: Mapping[str, int] | None = None  # substitutions of a recorded judge; None for other judges
     silent: Mapping[str, int] | None = None  # reasons for its unanswered asks
+    v1_characters: float = 0.0  # that V1-Infer would read
+    v1_tokens: float | None = None  # the same as the judge counts it; None if it was asked nothing
 
     @property
     def unit(self) -> Unit:
@@ -275,7 +278,7 @@ def measure(
         n=len(pool.entrants),
         rights=sum(pool.correct),
         first=pool.correct[0],
-        clusters=len({e.id if e.signature is None else e.signature for e in pool.entrants}),
+        clusters=len(clusters(pool.entrants)),
         winner=selection.winner,
         right=label[selection.winner],
         rescued=len(selection.rescued),

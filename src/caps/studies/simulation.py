@@ -14,7 +14,7 @@ from caps.core.play import Strategy
 from caps.core.settings import check_settings, setting
 from caps.core.text import estimate_tokens
 from caps.core.types import Answer, AnswerKind, Ask, Case, Entrant, Level, Pairing, Verdict, shown_size
-from caps.costs.closed_form import ViewSizes
+from caps.costs.closed_form import ViewSizes, v1_infer_tokens
 from caps.evidence.entrants import describe
 from caps.evidence.profiles import profile_for
 from caps.judging.recorded import Found, RecordedJudge, counts_of
@@ -37,6 +37,11 @@ class LabelledPool:
     def tokens(self, ask: Ask) -> int:
         """Tokens of the prompt of an ask."""
         return self.overhead + shown_size({one.id: one for one in self.entrants}, ask)
+
+    @property
+    def v1_infer(self) -> float:
+        """Tokens that V1-Infer reads."""
+        return v1_infer_tokens([entrant.sizes[Level.FULL] for entrant in self.entrants], self.overhead)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

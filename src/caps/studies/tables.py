@@ -1,10 +1,13 @@
 """Tables of a study: one figure per cell, with the paper's figure beside it."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import fmean
 from typing import TypeAlias
+
+import msgspec
 
 from caps.core.settings import settings_of
 from caps.judging.recorded import RULE, counted
@@ -18,12 +21,12 @@ Book: TypeAlias = Mapping[str, Mapping[str, list[Result]]]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: a metric of a method on a suite, of one stratum or all."""
+    """A column: a metric of a method on one suite or all of the table, of one stratum or all."""
 
     head: str
     metric: str
     method: str = ""
-    suite: str = ""
+    suite: str | None = None
     stratum: str | None = None
 
 
@@ -31,13 +34,13 @@ def columns_of(
     study: Study, spec: TableSpec, suites: list[Suite], methods: list[Method], book: Book
 ) -> Iterator[Column]:
     """Columns from left to right; metrics of the pool, which do not depend on the method, appear once."""
-    here = Column("", "", methods[0].name, suites[0].name)
+    here = Column("", "", methods[0].name)
     alone = spec.across == "nothing"
     once = [name for name in spec.metrics if alone or (spec.across == "methods" and METRICS[name].of_pool)]
     yield from (replace(here, head=METRICS[name].head, metric=name) for name in once)
     each = [name for name in spec.metrics if name not in once]
     if spec.across == "strata":
-        for stratum in [*_strata(book, suites[0].name), None]:
+        for stratum in [*_strata(book, suites), None]:
             yield replace(here, head=stratum or "overall", metric=spec.metrics[0], stratum=stratum)
         return
     across = [suite.name for suite in suites] if spec.across == "suites" else [one.name for one in methods]
@@ -57,14 +60,16 @@ def _with_itself(study: Study, spec: TableSpec, metric: str, method: str | None)
     return method is not None and method == {**against, "accuracy_change": study.reference}.get(metric)
 
 
-def _strata(book: Book, suite: str) -> list[str]:
+def _strata(book: Book, suites: list[Suite]) -> list[str]:
     """Difficulties in the usual order, then others by name."""
     usual = ("easy", "medium", "hard")
-    found = {one.difficulty for some in book.get(suite, {}).values() for one in some if one.difficulty}
+    played = [results for suite in suites for results in book.get(suite.name, {}).values()]
+    found = {result.difficulty for results in played for result in results if result.difficulty}
     return sorted(found, key=lambda name: (usual.index(name) if name in usual else len(usual), name))
 
 
 HALF_A_DIGIT = 0.05
+SIGNIFICANCE = 0.05
 
 
 def cannot_be(percent: float, problems: int | None, *, repeats: int) -> bool:
@@ -106,7 +111,7 @@ class Table:
 
 def make_table(study: Study, spec: TableSpec, book: Book) -> Table:
     """Fill a table from the available results; a missing figure is a dash."""
-    suites = [s for s in study.suites if s.name in (spec.suites or [one.name for one in study.suites])]
+    suites = _suites_of(study, spec)
     methods = [m for m in study.methods if m.name in (spec.methods or [one.name for one in study.methods])]
     if spec.down == "disagreements":
         return _parted(spec, suites, methods, book)
@@ -120,7 +125,7 @@ def make_table(study: Study, spec: TableSpec, book: Book) -> Table:
         rows.append((AVERAGE, tuple(_average(spec, columns, [cells for _, cells in rows]))))
     heads = tuple(column.head for column in columns)
     notes = (*_size_notes(suites, book), *_mark_notes(rows), *_share_note(study, spec))
-    notes = (*notes, *recorded_notes(study, spec, book), *spec.readings)
+    notes = (*notes, *_test_notes(heads, rows), *recorded_notes(study, spec, book), *spec.readings)
     return Table(spec.name, spec.title, spec.down.removesuffix("s"), heads, tuple(rows), notes)
 
 
@@ -133,12 +138,17 @@ def _lines(
         yield from ((method.name, {"method": method.name}) for method in methods)
 
 
+def _suites_of(study: Study, spec: TableSpec) -> list[Suite]:
+    return [suite for suite in study.suites if not spec.suites or suite.name in spec.suites]
+
+
 def _cell(study: Study, spec: TableSpec, book: Book, label: str, column: Column) -> Cell:
-    suite, method = column.suite, column.method
+    covered = [suite for suite in _suites_of(study, spec) if column.suite in (None, suite.name)]
     metric, published = METRICS[column.metric], spec.published.get(label, {}).get(column.head)
-    sheet = _sheet(study, spec, book.get(suite, {}), method, column.stratum, of_pool=metric.of_pool)
+    played = _together(book, covered)
+    sheet = _sheet(study, spec, played, column.method, column.stratum, of_pool=metric.of_pool)
     figure = metric.compute(sheet) if sheet.results else None
-    (size,) = (s.problems for s in study.suites if s.name == suite)
+    size = covered[0].problems if len(covered) == 1 else None
     impossible = (
         published is not None
         and column.metric == "pass_at_1"
@@ -146,6 +156,18 @@ def _cell(study: Study, spec: TableSpec, book: Book, label: str, column: Column)
         and cannot_be(published, size, repeats=3)
     )
     return Cell(column.metric, figure, published, impossible)
+
+
+def _together(book: Book, suites: list[Suite]) -> Mapping[str, list[Result]]:
+    """The results of some suites by method; problems of different suites are different problems."""
+    if len(suites) == 1:
+        return book.get(suites[0].name, {})
+    played: dict[str, list[Result]] = {}
+    for suite in suites:
+        for method, results in book.get(suite.name, {}).items():
+            named = [msgspec.structs.replace(one, case=f"{suite.name}: {one.case}") for one in results]
+            played.setdefault(method, []).extend(named)
+    return played
 
 
 def _sheet(
@@ -249,6 +271,29 @@ def recorded_notes(study: Study, spec: TableSpec, book: Book) -> Iterator[str]:
 def _share_note(study: Study, spec: TableSpec) -> Iterator[str]:
     if "token_share" in spec.metrics and study.reference:
         yield f"T% is against {study.reference} on the same problems"
+    elif "token_share" in spec.metrics:
+        yield "T% is against what V1-Infer would read of the same problems, computed"
+
+
+def _test_notes(heads: Sequence[str], rows: list[tuple[str, tuple[Cell, ...]]]) -> Iterator[str]:
+    """Notes on differences of which the interval and the exact test say opposite things."""
+    for label, cells in rows:
+        for (head, gain), (_, test) in pairwise(zip(heads, cells, strict=True)):
+            if (
+                (gain.metric, test.metric) != ("gain", "mcnemar")
+                or gain.figure is None
+                or test.figure is None
+            ):
+                continue
+            low, high, p = gain.figure.low, gain.figure.high, test.figure.value
+            if low is None or high is None or (low > 0 or high < 0) == (p < SIGNIFICANCE):
+                continue
+            outside = "leaves out 0" if low > 0 or high < 0 else "contains 0"
+            yield (
+                f"{label}, {head}: the interval {outside} although p = {p:.3f}. The interval is a bootstrap "
+                "of the mean difference over all repeats; p is an exact test that counts each problem once, "
+                "by most of its repeats. Where few problems differ, go by p"
+            )
 
 
 def _mark_notes(rows: list[tuple[str, tuple[Cell, ...]]]) -> Iterator[str]:
