@@ -17,9 +17,7 @@ def rows_of(*words, **environment):
     return {row["strategy"]: row for row in caps_json("plan", *words, **environment)}
 
 
-@pytest.mark.parametrize(
-    "strategy", ["caps", "caps-r", "v1-infer", "pointwise", "knockout", "listwise", "posterior"]
-)
+@pytest.mark.parametrize("strategy", ["caps", "caps-r", "v1-infer", "pointwise", "knockout", "listwise"])
 def test_a_run_asks_what_was_planned(tmp_path, cases, strategy):
     (planned,) = caps_json("plan", cases, "--strategy", strategy)
     with ScriptedEndpoint(better_quality_wins) as server:
@@ -32,7 +30,7 @@ def test_a_run_asks_what_was_planned(tmp_path, cases, strategy):
     rulings = [json.loads(line) for line in (tmp_path / "run" / "rulings.jsonl").read_text().splitlines()]
     asked = sum(line["tokens"]["asked"] for line in found)
     calls = sum(sum(line["calls"].values()) for line in found)
-    assert planned["calls_total"]["low"] <= calls <= planned["calls_total"]["high"]
+    assert calls == pytest.approx(planned["calls_total"]["mean"], rel=0.2)  # the judge is always right
     assert asked == pytest.approx(planned["tokens"]["mean"], rel=0.2)
     firsts = {line["case"]: line["stage"] for line in reversed(rulings)}
     if strategy in ("caps", "caps-r", "pointwise"):  # elsewhere later rounds go by the same name

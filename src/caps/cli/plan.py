@@ -623,7 +623,7 @@ def _counted(source: _Source, task: Task) -> list[Forecast]:
 
 
 def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, counted: str) -> None:
-    columns = ["strategy", "calls E1 + E2 (90 %)", "rounds", "1st round", "tokens", "90 %"]
+    columns = ["strategy", "calls (90 %)", "rounds", "1st round", "tokens", "90 %"]
     columns += ["USD", "90 %"] if terms.price is not None else []
     timed = any(one["seconds"] is not None for one in rows)
     columns += [*(["time"] if timed else []), f"% of {BASELINE}"]
