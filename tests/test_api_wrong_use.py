@@ -245,9 +245,12 @@ def test_a_program_that_keeps_the_collector_from_running_is_left_alone():
 @pytest.mark.parametrize(
     ("keywords", "named"),
     [
-        ({"judge": "reward", "base_url": "http://127.0.0.1:9", "strategy": "caps"}, "strategy pointwise"),
+        (
+            {"judge": "reward", "model": "m", "base_url": "http://127.0.0.1:9", "strategy": "caps"},
+            "needs reward_api",
+        ),
         ({"model": "m", "base_url": "http://127.0.0.1:9", "budget_usd": 1}, "price_input"),
-        ({"model": "m", "base_url": "http://127.0.0.1:9", "engine": "batch"}, "journal"),
+        ({"base_url": "http://127.0.0.1:9"}, "give model"),
     ],
 )
 def test_errors_name_keywords_and_not_options_of_the_command_line(keywords, named):
