@@ -33,7 +33,12 @@ def test_strategies_are_compared_a_case_is_explained_and_a_report_written(demo, 
         asked = server.requests
         second = demo("--model", "stub", "--base-url", server.url)
         assert server.requests == asked > 0
-    for said in ("which ones are right?", "How posterior decided", "The same job live, with stub", "caps select"):
+    for said in (
+        "which ones are right?",
+        "How posterior decided",
+        "The same job live, with stub",
+        "caps select",
+    ):
         assert said in first.stdout
     assert "every reply came from the journal" in second.stdout
     assert "too small to judge" not in first.stdout
