@@ -25,8 +25,7 @@ from caps.judging.base import PreparedCase
 from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.embedded import EmbeddedModel, LlamaServer
 from caps.models.weights import default_weights
-from caps.prompts.fence import could_fake
-from caps.prompts.parse import read_reply
+from caps.prompts.read import Imitation, imitations, read_reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Said:
     finish: str
     nonce: str
     code: str
-    fakes: bool
+    imitated: tuple[Imitation, ...]
     prompt_tokens: int
     output_tokens: int
     seconds: float
@@ -67,7 +66,7 @@ async def ask_all(
         found.append(
             Said(
                 prepared.case.id, done.text, done.finish, prepared.nonce, prepared.code,
-                any(could_fake(text, ask) for text in texts),
+                tuple({one for text in texts for one in imitations(text, ask)}),
                 done.usage.prompt, done.usage.output, round(time.perf_counter() - started, 2),
             )
         )  # fmt: skip
@@ -87,7 +86,7 @@ def shares(said: list[Said], ask: Ask) -> Table:
     for one in said:
         words = {"truncated": one.finish == "length", "nonce": one.nonce, "code": one.code}
         reading = read_reply(ask, one.reply, **words)
-        strict = read_reply(ask, one.reply, **words, bound_only=one.fakes)
+        strict = read_reply(ask, one.reply, **words, imitated=one.imitated)
         readable += reading.answer is not None
         bound += reading.bound
         counted += strict.answer is not None

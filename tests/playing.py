@@ -7,7 +7,7 @@ from caps.building import make_strategy
 from caps.core.contest import Contest
 from caps.core.play import Strategy
 from caps.core.types import Answer, Ask, Entrant, Group, Level, Pairing, Pick, Rating, Selection, Verdict
-from caps.prompts.tags import RATINGS
+from caps.prompts.read import RATINGS
 from caps.registry import STRATEGIES
 
 Judge = Callable[[Ask], Answer]

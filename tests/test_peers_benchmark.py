@@ -8,7 +8,7 @@ from peers import answers, endpoint, pools
 from caps.building import load_templates, make_prepare
 from caps.core.types import Level, Pairing, Rating, Solo, Verdict
 from caps.evidence.domains import domain_named
-from caps.prompts.parse import read_reply
+from caps.prompts.read import read_reply
 from caps.prompts.render import find_template, render
 
 
@@ -46,7 +46,8 @@ def test_our_own_questions_get_replies_we_can_read(bench, ask, kind):
     template = find_template(load_templates(), ask, domain_named(case.domain))[1]
     (message,) = render(template, problem=case.problem, views=views, nonce=prepared.nonce, code=prepared.code)
     reply = bench.reply(asked(message.content))
-    reading = read_reply(ask, reply.texts[0], truncated=False, nonce=prepared.nonce)
+    words = {"truncated": False, "nonce": prepared.nonce, "code": prepared.code}
+    reading = read_reply(ask, reply.texts[0], **words)
     assert (reply.kind, reply.domain, reading.how) == ("judge", "code", "tags")
     assert isinstance(reading.answer, kind)
 

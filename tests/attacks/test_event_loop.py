@@ -25,7 +25,7 @@ from caps.judging.preparation import LONG_CODE
 from caps.judging.scripted import ScriptedJudge
 from caps.models.scripted import ScriptedModel
 from caps.prompts.fence import quote
-from caps.prompts.parse import read_reply
+from caps.prompts.read import read_reply
 from caps.server.admission import Limits
 from caps.server.requests import decode_object
 from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, is_judge, running
@@ -282,7 +282,7 @@ def test_a_large_chat_request_without_messages_names_the_field(messages, words):
 
 
 def test_a_long_reply_of_a_judge_is_read_elsewhere():
-    text = "<winner> " * 60_000 + "\n<winner>A</winner>\n<confidence>HIGH</confidence>"
+    text = "<winner> " * 120_000 + "\n<winner>A</winner>\n<confidence>HIGH</confidence>"
     assert len(text) > LONG_REPLY
 
     async def story():

@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 from caps.core.types import Level
 from caps.judging.simulated import JudgeModel
-from caps.prompts.tags import verdict_of
+from caps.prompts.read import verdict_of
 from caps.statistics.observations import Observation
 
 NORMAL = NormalDist()

@@ -7,7 +7,7 @@ import pytest
 
 from caps.core.types import Level, Verdict
 from caps.judging.simulated import JudgeModel
-from caps.prompts.tags import verdict_of
+from caps.prompts.read import verdict_of
 from caps.statistics import calibration
 from caps.statistics.estimates import Estimate, jackknife, mean_estimate, student, wilson
 from caps.statistics.judge_errors import (

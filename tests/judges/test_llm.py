@@ -76,11 +76,42 @@ def test_a_further_draw_of_a_pair_is_sampled_from_the_start():
     assert (model.requests[0].temperature, model.requests[0].seed) == (0.7, 2)
 
 
-def test_a_cut_reply_is_asked_for_again_with_more_room_and_at_temperature_0():
+def test_a_cut_reply_is_drawn_again_with_more_room():
     model, ruling = rule([cut("I think that"), GOOD], max_tokens=50)
     assert ruling.answer == Verdict(3, 9)
-    assert [(r.max_tokens, r.temperature, r.draw) for r in model.requests] == [(50, 0, 0), (100, 0, 0)]
+    assert [(r.max_tokens, r.temperature, r.draw) for r in model.requests] == [(50, 0, 0), (100, 0.7, 100)]
     assert ruling.attempts[0].cause == "truncated"
+
+
+@pytest.mark.parametrize(
+    ("ask", "reply", "answer", "ending"),
+    [
+        (PAIR, "<winner>B-CODE</winner>", Verdict(5, 7), "<winner>A-CODE</winner>\n<winner>B-CODE</winner>\n<winner>TIE-CODE</winner>"),
+        (Solo(0, Level.FULL), "<rating>7-CODE</rating>", Rating(7), "a number from 1 to 10 for N:\n<rating>N-CODE</rating>"),
+        (Group((0, 1), Level.FULL), "<best>2-CODE</best>", Pick(1), "best candidate for N:\n<best>N-CODE</best>"),
+    ],
+)  # fmt: skip
+def test_the_last_try_asks_for_the_verdict_alone(ask, reply, answer, ending):
+    """The same prompt, so that it is cached, and at its end what to copy."""
+    model, ruling = rule(["Hmm.", cut("Well"), reply.replace("CODE", BOUT.code)], ask, max_tokens=50)
+    assert ruling.answer == answer
+    first, drawn, short = (request.messages[0].content for request in model.requests)
+    assert drawn == first
+    assert short.startswith(first)
+    assert short.endswith(ending.replace("CODE", BOUT.code))
+    assert "Write no reasoning this time" in short.removeprefix(first)
+    assert [(r.max_tokens, r.temperature, r.draw) for r in model.requests] == [
+        (50, 0, 0),
+        (50, 0.7, 100),
+        (50, 0, 0),
+    ]
+    _, copied = rule(["Hmm.", "Well.", short.removeprefix(first)], ask)
+    assert copied.malformed == "no-tag", "a judge that copies all choices has made none"
+
+
+def test_a_judge_that_a_server_holds_to_a_form_is_not_asked_for_the_short_one():
+    model, _ = rule(["Hmm."] * 3, reply="tags")
+    assert len({request.messages for request in model.requests}) == 1
 
 
 @pytest.mark.parametrize(
@@ -153,19 +184,12 @@ def test_a_missing_template_is_named():
         asyncio.run(judge.rule(BOUT, PAIR))
 
 
-def test_a_reply_that_is_cut_twice_is_asked_for_again_as_a_sampled_draw():
-    model, ruling = rule([cut("so"), cut("so so"), GOOD], max_tokens=50)
-    assert ruling.answer == Verdict(3, 9)
-    asked = [(r.max_tokens, r.temperature, r.draw) for r in model.requests]
-    assert asked == [(50, 0, 0), (100, 0, 0), (100, 0.7, 200)]
-    assert [attempt.cause for attempt in ruling.attempts] == ["truncated", "truncated", None]
-
-
-def test_a_sampled_draw_that_is_cut_gets_more_room_once():
+def test_with_more_retries_there_are_more_draws_before_the_short_form():
     model, ruling = rule(["Hmm.", cut("so"), cut("so so"), GOOD], max_tokens=50, retries=3)
     assert ruling.answer == Verdict(3, 9)
     asked = [(r.max_tokens, r.temperature, r.draw) for r in model.requests]
-    assert asked == [(50, 0, 0), (50, 0.7, 100), (100, 0.7, 100), (100, 0.7, 300)]
+    assert asked == [(50, 0, 0), (50, 0.7, 100), (100, 0.7, 200), (50, 0, 0)]
+    assert [attempt.cause for attempt in ruling.attempts] == ["no-tag", "truncated", "truncated", None]
 
 
 def test_partial_views_may_have_another_room_and_other_fields():

@@ -19,7 +19,7 @@ from caps.costs.closed_form import (
     marginal_tokens,
     v1_infer_calls,
 )
-from caps.prompts.tags import verdict_of
+from caps.prompts.read import verdict_of
 from caps.strategies.caps import ALL_E2
 from playing import calls, field_of, played
 

@@ -13,7 +13,7 @@ from caps.core.types import Case, Group, Solo
 from caps.datasets.case_files import case_row, parse_case
 from caps.judging.llm import LevelModel, LlmJudge
 from caps.models.scripted import ScriptedModel
-from caps.prompts.criteria import LONGEST, parse_criteria, take_criteria
+from caps.prompts.criteria import LONGEST, parse_criteria, verdicts_by_criterion
 from caps.runner import Runner
 from caps.testing import Reply, ScriptedEndpoint
 from shell import caps
@@ -71,7 +71,7 @@ def test_a_candidate_that_the_judge_repeats_brings_no_verdict_by_a_criterion():
 
 def test_reading_criteria_takes_linear_time():
     for long in ("<criterion_1>" * 20_000, " " * 200_000 + "<criterion_", "<criterion_1>A" * 20_000):
-        assert take_criteria(PAIR, long, "k7f3", 2)[1] == (None, None)
+        assert verdicts_by_criterion(PAIR, long, "k7f3", 2) == ()
 
 
 def test_general_cases_without_criteria_are_asked_for_the_better_answer_and_others_as_before():

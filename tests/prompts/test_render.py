@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from caps.core.errors import SettingError
 from caps.core.types import Ask, Level, Message, Pairing, Pick, Problem, Rating, Verdict
 from caps.evidence.domains import domain_named
-from caps.prompts.fence import could_fake, quote
+from caps.prompts.fence import quote
 from caps.prompts.fence import show as shown_as
-from caps.prompts.parse import read_reply
+from caps.prompts.read import imitations, read_reply
 from caps.prompts.render import find_template, render, template_name
 from prompts.shown import (
     ASK_OF,
@@ -148,9 +148,9 @@ def test_what_is_rendered_holds_every_view_and_a_plain_reply_is_read_back(
     for text in texts[: len(ask.entrants)]:
         assert f"\n{quoting(text, nonce)}\n<<<END" in prompt
     right = {Verdict(3, 9), Verdict(2, 9), Rating(4), Pick(7)}
-    reply, bound_only = good_reply(ask, code), any(could_fake(text, ask) for text in texts)
+    reply, imitated = good_reply(ask, code), {one for text in texts for one in imitations(text, ask)}
     for said in (reply, prompt + "\n" + reply):
-        found = read_reply(ask, said, truncated=False, nonce=nonce, code=code, bound_only=bound_only)
+        found = read_reply(ask, said, truncated=False, nonce=nonce, code=code, imitated=imitated)
         assert found.answer in right
-    found = read_reply(ask, prompt, truncated=False, nonce=nonce, code=code, bound_only=bound_only)
+    found = read_reply(ask, prompt, truncated=False, nonce=nonce, code=code, imitated=imitated)
     assert found.answer is None

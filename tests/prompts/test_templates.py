@@ -5,8 +5,8 @@ from os.path import commonprefix
 
 import pytest
 
-from caps.prompts.criteria import take_criteria
-from caps.prompts.parse import read_reply
+from caps.prompts.criteria import verdicts_by_criterion
+from caps.prompts.read import read_reply
 from prompts.shown import ASK_OF_BUILT_IN, ASKS
 from prompts.shown import BUILT_IN as TEMPLATES
 
@@ -82,7 +82,7 @@ def test_what_a_template_shows_as_an_example_is_no_verdict_when_it_is_copied(nam
     own = TEMPLATES[name].rpartition("\n\n")[2].replace("{code}", "k7f3")
     lines = own.splitlines()
     tagged = "\n".join(line for line in lines if line.startswith("<"))
-    assert take_criteria(ASKS[0], own, "k7f3", 2)[1] == (None, None)
+    assert verdicts_by_criterion(ASKS[0], own, "k7f3", 2) == ()
     for copied in (own, tagged, tagged.replace(" k7f3", ""), *lines):
         for ask in ASKS:
             assert read_reply(ask, copied, truncated=False, nonce="abc123", code="k7f3").answer is None

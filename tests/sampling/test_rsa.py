@@ -6,7 +6,7 @@ import pytest
 from caps.core.errors import RefusedError, SettingError
 from caps.core.types import Candidate
 from caps.graders.base import Grade
-from caps.prompts.tags import JOINER
+from caps.prompts.letters import JOINER
 from caps.sampling.base import SamplingTools
 from caps.sampling.methods import Aggregate, Rsa
 from caps.sampling.presets import Preset

@@ -46,7 +46,7 @@ from caps.datasets.reading import (
     required,
     text_or_number,
 )
-from caps.prompts.tags import verdict_of
+from caps.prompts.read import verdict_of
 
 MAX_ANSWERS = 5_000_000  # per file: they are held in memory
 MAX_CANDIDATES = 100_000

@@ -12,6 +12,7 @@ from caps.core.panel import Opinion
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
 from caps.evidence.entrants import Views
 from caps.prompts.fence import quote, show
+from caps.prompts.read import Imitation
 
 T = TypeVar("T")
 
@@ -33,9 +34,9 @@ class PreparedCase:
     templates: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     _quoted: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     _shown: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
-    fakes: dict[tuple[str, type[Ask]], bool] = field(
+    imitated: dict[tuple[str, tuple[str, ...]], tuple[Imitation, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
-    )  # whether a reply that repeats a text could be read as an answer to this kind of ask
+    )  # what a reply that repeats a text could be mistaken for, by the fields of the ask
 
     def quoting(self, text: str, nonce: str) -> str:
         """Quote a text, for a prompt that asks for no code."""
@@ -59,7 +60,7 @@ class PreparedCase:
 
     def forget(self) -> None:
         """Free the cached texts: a finished case may have to wait for the cases before it."""
-        for cache in (self._quoted, self._shown, self.fakes):
+        for cache in (self._quoted, self._shown, self.imitated):
             cache.clear()
 
 

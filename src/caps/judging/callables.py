@@ -36,7 +36,7 @@ from caps.core.text import printable_line
 from caps.core.types import Answer, Ask, Group, Level, Pairing, Pick, Rating, Solo, Unanswered, Usage, Verdict
 from caps.journal.records import ReplyStore
 from caps.judging.base import LOST, NOTHING, Attempt, Budget, Judge, PreparedCase, Ruling
-from caps.prompts.tags import verdict_of
+from caps.prompts.read import verdict_of
 
 Word: TypeAlias = Literal["A", "B", "TIE"]
 Compared: TypeAlias = str | Verdict | tuple[str | Verdict, Usage]

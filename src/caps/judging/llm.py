@@ -3,9 +3,9 @@
 Invariants:
 
 * The cost of a call is recorded before its reply is parsed.
-* A truncated reply is requested again with more tokens. A reply that was truncated twice or cannot be parsed
-  is requested as a new sample, because at temperature 0 a model repeats itself. After the last retry an
-  unreadable verdict is a tie of least weight.
+* A reply that cannot be read is asked for again: as a sampled draw, because at temperature 0 a model repeats
+  itself, and with twice the tokens if it was truncated. The last try asks for the short form, the verdict
+  without reasoning. Then it is a tie of least weight, counted by its cause.
 * A verdict without the code that the prompt asks for counts only if no text shown could fake one.
 * A call that failed for good is `Unanswered`; only an error that every other call would have too is raised.
 * An ask of which earlier runs could read no reply is asked again, under the next attempt number of its
@@ -15,7 +15,7 @@ Invariants:
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, get_args
 
 from msgspec.structs import replace
 
@@ -50,12 +50,10 @@ from caps.judging.payment import (
 )
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
-from caps.prompts.criteria import ByCriterion, take_criteria
-from caps.prompts.fence import could_fake
-from caps.prompts.grammar import room_for
-from caps.prompts.parse import Reading, read_bound, read_reply, read_terse
+from caps.prompts.criteria import ByCriterion, verdicts_by_criterion
+from caps.prompts.read import Imitation, Reading, fields_of, imitations, read_reply
 from caps.prompts.render import asks_for_code, find_template, render, shared_until, template_stem
-from caps.prompts.reply_forms import REPLIES, TAGS, held_to, instructions, read_json
+from caps.prompts.reply_forms import REPLIES, TAGS, held_to, instructions, room_for, short_form
 from caps.text_workers import TextWorkers
 
 FURTHER_DRAW = 100
@@ -63,7 +61,7 @@ PROMPT_AT_MOST = 2000
 SAMPLE_CHARACTERS = 200  # of an unreadable reply that is shown to the user
 TOP_LOGPROBS = 10
 UNREADABLE_RATING = 5
-LONG_REPLY = 20_000  # characters; more than a judge writes with the default `max_tokens`
+LONG_REPLY = 1_000_000  # characters: reading them takes long enough to hold up other calls
 BLIND = "cannot see images"
 OPEN = UnlimitedBudget()
 
@@ -147,7 +145,7 @@ class LlmJudge:
         """Ask until a reply can be read, with at most `retries` retries and within the budget."""
         prompt = self._prompt(prepared, ask)
         request = self._request(prepared, ask, prompt)
-        room, code = request.max_tokens, prepared.code if prompt.has_code else None
+        code = prepared.code if prompt.has_code else None
         sees = self._models[ask.level].sees
         if request.messages[0].media and sees is not None and not await sees():
             return Ruling(Unanswered(BLIND))
@@ -172,22 +170,14 @@ class LlmJudge:
             if reading.answer is not None:
                 answer = reading.answer
                 if self._settings.confidence == "logprobs":
-                    weighed = weigh(
-                        ask,
-                        completion.logprobs,
-                        text=completion.text,
-                        said=answer,
-                        nonce=prepared.nonce,
-                        code=code,
-                        bound_only=await self._could_fake(prepared, ask, budget.deadline),
-                        fields=reading.how == "json",
-                    )
-                    answer = weighed or answer
+                    read = await self._reader(prepared, ask, code, budget.deadline)
+                    spoken = completion.logprobs, completion.text
+                    answer = weigh(ask, *spoken, reading, partial(read, truncated=False)) or answer
                 return Ruling(
                     answer, tuple(attempts), None, reading.winner, reading.confidence, criteria=by_criterion
                 )
             sample = shortened_line(completion.text, SAMPLE_CHARACTERS)
-            request = self._again(request, ask, further + 1, cut=_is_cut(reading, request, room))
+            request = self._again(prepared, ask, request, further + 1, reading)
         cause = reading.cause if reading is not None else None
         return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag", sample=sample)
 
@@ -210,7 +200,7 @@ class LlmJudge:
         self, prepared: PreparedCase, ask: Ask, request: Request, code: str | None, until: float | None
     ) -> "list[_ReadReply]":
         """The tries of an ask that the journal holds, in order, up to the first that this run can use."""
-        tries, room = list[_ReadReply](), request.max_tokens
+        tries = list[_ReadReply]()
         for further in range(self._settings.retries + 1):
             stored = await recall(self._models[ask.level].model, request)
             if stored is None:
@@ -218,8 +208,7 @@ class LlmJudge:
             tries.append(await self._read(prepared, ask, stored, code, until))
             if self._is_usable(tries[-1]):
                 break
-            cut = _is_cut(tries[-1].reading, request, room)
-            request = self._again(request, ask, further + 1, cut=cut)
+            request = self._again(prepared, ask, request, further + 1, tries[-1].reading)
         return tries
 
     def _is_usable(self, read: "_ReadReply") -> bool:
@@ -229,42 +218,23 @@ class LlmJudge:
     async def _read(
         self, prepared: PreparedCase, ask: Ask, completion: Completion, code: str | None, until: float | None
     ) -> "_ReadReply":
-        """Parse a reply, a long one in a worker process; one that takes too long counts as unreadable.
-
-        Whether the texts shown could fake a verdict is checked only if the reply is not terse and its verdict
-        does not carry the code.
-        """
+        """Parse a reply, a very long one in a worker process; one that takes too long is unreadable."""
         text, truncated = completion.text, completion.finish == "length"
-        apart: ByCriterion = ()
-        if self._settings.reply == "json":
-            row = read_json(
-                ask,
-                text,
-                truncated=truncated,
-                code=code,
-                bound_only=await self._could_fake(prepared, ask, until),
-                criteria=self._criteria(prepared, self._prompt(prepared, ask)),
-            )
-            if row is not None:
-                return _ReadReply(completion, *row)
-        if prepared.case.criteria and "<criterion_" in text:
-            text, apart = take_criteria(ask, text, code, len(prepared.case.criteria))
-        if not truncated and (terse := read_terse(ask, text, code)) is not None:
-            return _ReadReply(completion, terse, apart)
-        nonce = prepared.nonce
+        criteria = self._criteria(prepared, self._prompt(prepared, ask))
+        apart = verdicts_by_criterion(ask, text, code, criteria) if criteria else ()
+        read = await self._reader(prepared, ask, code, until)
         try:
-            if code is not None:
-                with_code = partial(read_bound, ask, text, truncated=truncated, nonce=nonce, code=code)
-                bound = await self._process(with_code, len(text), until)
-                if bound is not None:
-                    return _ReadReply(completion, bound, apart)
-            bound_only = await self._could_fake(prepared, ask, until)
-            read = partial(
-                read_reply, ask, text, truncated=truncated, nonce=nonce, code=code, bound_only=bound_only
-            )
-            return _ReadReply(completion, await self._process(read, len(text), until), apart)
+            reading = await self._process(partial(read, text, truncated=truncated), len(text), until)
         except SlowTextError:
-            return _ReadReply(completion, Reading(None, "none", "no-tag"), apart)
+            reading = Reading(None, "none", "no-tag")
+        return _ReadReply(completion, reading, apart)
+
+    async def _reader(
+        self, prepared: PreparedCase, ask: Ask, code: str | None, until: float | None
+    ) -> "partial[Reading]":
+        """The function that reads replies to an ask, given what the texts shown could be mistaken for."""
+        imitated = await self._imitated(prepared, ask, until)
+        return partial(read_reply, ask, nonce=prepared.nonce, code=code, imitated=imitated)
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """All tries with full replies; the prompt is estimated from the size of its texts."""
@@ -277,13 +247,15 @@ class LlmJudge:
         shown += MOST_MEDIA * DENSEST_BYTES * sum(one.tokens for one in media)
         tries = self._settings.retries + 1
         prompt = tries * (tokens_at_most(2 * shown) + PROMPT_AT_MOST)
-        return Usage(prompt, self._room(ask, prepared.code) * (2**tries - 1))
+        return Usage(prompt, (2 * tries - 1) * self._room(ask, prepared.code))
 
     def request(self, prepared: PreparedCase, ask: Ask) -> Request:
         """The first request for an ask."""
         return self._request(prepared, ask, self._prompt(prepared, ask))
 
-    def _request(self, prepared: PreparedCase, ask: Ask, prompt: "_Prompt") -> Request:
+    def _request(
+        self, prepared: PreparedCase, ask: Ask, prompt: "_Prompt", *, short: bool = False
+    ) -> Request:
         code = prepared.code if prompt.has_code else None
         level_model = self._models[ask.level]
         reply, criteria = self._settings.reply, self._criteria(prepared, prompt)
@@ -300,7 +272,7 @@ class LlmJudge:
             code=prepared.code,
             criteria=prepared.case.criteria,
             quoting=prepared.quoting if code is None else prepared.showing,
-            ending=instructions(reply, ask, code, criteria),
+            ending=short_form(ask, code) if short else instructions(reply, ask, code, criteria),
         )
         return Request(
             messages,
@@ -336,22 +308,22 @@ class LlmJudge:
             )
         return known
 
-    async def _could_fake(self, prepared: PreparedCase, ask: Ask, until: float | None) -> bool:
-        """Whether a text shown could be read as a verdict if the judge repeats it; looked at when needed.
+    async def _imitated(self, prepared: PreparedCase, ask: Ask, until: float | None) -> tuple[Imitation, ...]:
+        """What the texts shown could be mistaken for if the judge repeats them.
 
-        A long text is read in a worker process; one that takes too long is taken for one that could.
+        One that takes too long to look through could be mistaken for anything.
         """
+        found = set[Imitation]()
         for text in (*(one.content for one in prepared.case.problem.messages), *prepared.evidence.shown(ask)):
-            found = prepared.fakes.get((text, type(ask)))
-            if found is None:
+            key = (text, fields_of(ask))
+            if key not in prepared.imitated:
                 try:
-                    found = await self._process(partial(could_fake, text, ask), len(text), until)
+                    imitated = await self._process(partial(imitations, text, ask), len(text), until)
                 except SlowTextError:
-                    found = True
-                prepared.fakes[text, type(ask)] = found
-            if found:
-                return True
-        return False
+                    imitated = get_args(Imitation)
+                prepared.imitated[key] = imitated
+            found.update(prepared.imitated[key])
+        return tuple(sorted(found))
 
     async def _process(self, work: "partial[T]", size: int, until: float | None) -> T:
         """Run a pure function of a text of this size, in a worker process if it is long."""
@@ -369,15 +341,21 @@ class LlmJudge:
         most = self._models[ask.level].max_tokens or self._settings.max_tokens
         return min(most, room_for(ask, code)) if self._settings.reply in TAGS else most
 
-    def _again(self, request: Request, ask: Ask, further: int, *, cut: bool) -> Request:
-        """The next request: the same with twice the tokens after a first truncation, otherwise a new sample.
+    def _again(
+        self, prepared: PreparedCase, ask: Ask, request: Request, further: int, reading: Reading
+    ) -> Request:
+        """The next request: a sampled draw, with twice the tokens after a truncation; the last in short form.
 
-        A model whose reply is truncated again repeats itself; only a new sample may end.
+        A reply that the server holds to a form is drawn again: the form of the reply is not at fault.
         """
-        if cut:
-            return replace(request, max_tokens=request.max_tokens * 2)
+        prompt = self._prompt(prepared, ask)
+        if 1 < further == self._settings.retries and self._settings.reply == "free":
+            return replace(self._request(prepared, ask, prompt, short=True), attempt=request.attempt)
         draw = ask.draw + FURTHER_DRAW * further
-        return replace(request, draw=draw, seed=draw, temperature=self._draw_temperature)
+        room = self._room(ask, prepared.code if prompt.has_code else None)
+        more = 2 if reading.cause == "truncated" else 1
+        temperature = self._draw_temperature
+        return replace(request, draw=draw, seed=draw, temperature=temperature, max_tokens=more * room)
 
     @property
     def _draw_temperature(self) -> float:
@@ -395,11 +373,6 @@ def _attempt(completion: Completion, reading: Reading) -> Attempt:
         completion.replayed,
         completion.attempts,
     )
-
-
-def _is_cut(reading: Reading, request: Request, room: int) -> bool:
-    """Whether a reply was truncated for the first time."""
-    return reading.cause == "truncated" and request.max_tokens <= room
 
 
 def _unreadable(ask: Ask) -> Answer:

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from caps.core.errors import SettingError
 from caps.core.types import Ask, Pairing, Solo
+from caps.prompts.read import json_object
 
 MOST = 20  # criteria
 LONGEST = 20_000  # characters of all of them: about 5,000 tokens in every prompt
@@ -16,9 +17,8 @@ ByCriterion: TypeAlias = tuple[str | None, ...]
 """What a reply says by each criterion: a side, a rating or a place; None where it says nothing."""
 
 # The same form for every ask; which values fit depends on the ask.
-_LINE = re.compile(
-    r"[ \t*]{0,8}<criterion_([0-9]{1,2})>\s{0,4}(A|B|TIE|[0-9]{1,6})(?:-([0-9a-z]{1,40}))?\s{0,4}"
-    r"</criterion_\1>[ \t*]{0,8}\n?",
+_TAG = re.compile(
+    r"<criterion_([0-9]{1,2})>\s{0,4}(A|B|TIE|[0-9]{1,6})(?:-([0-9a-z]{1,40}))?\s{0,4}</criterion_\1>",
     re.IGNORECASE,
 )
 
@@ -41,18 +41,23 @@ def parse_criteria(stated: str | Sequence[str], where: str) -> tuple[str, ...]:
     return criteria
 
 
-def take_criteria(ask: Ask, text: str, code: str | None, count: int) -> tuple[str, ByCriterion]:
-    """A reply without its lines about single criteria, and what they say.
+def verdicts_by_criterion(ask: Ask, text: str, code: str | None, count: int) -> ByCriterion:
+    """What a reply says by each criterion, in tags or as the list of a JSON object.
 
-    A line counts only if it carries the code, where the prompt asks for one: a candidate that the judge
+    A tag counts only if it carries the code, where the prompt asks for one: a candidate that the judge
     repeats does not know it.
     """
+    row = json_object(text)
+    listed = row.get("criteria") if row else None
+    if isinstance(listed, list) and len(listed) == count:
+        values = [str(value).partition("-")[0].strip().upper() for value in listed]
+        return tuple(value if fits(ask, value) else None for value in values)
     said: dict[int, str] = {}
-    for line in _LINE.finditer(text):
-        value = line[2].upper()
-        if (code is None or (line[3] or "").lower() == code) and fits(ask, value):
-            said[int(line[1])] = value
-    return _LINE.sub("\n", text), tuple(said.get(number) for number in range(1, count + 1))
+    for tag in _TAG.finditer(text):
+        value = tag[2].upper()
+        if (code is None or (tag[3] or "").lower() == code) and fits(ask, value):
+            said[int(tag[1])] = value
+    return tuple(said.get(number) for number in range(1, count + 1)) if said else ()
 
 
 def fits(ask: Ask, value: str) -> bool:

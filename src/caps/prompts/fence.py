@@ -2,20 +2,16 @@
 
 A prompt with a `{code}` shows texts unchanged, except for control characters and control tokens of models
 (`show`). The code is in none of the texts, so it distinguishes a verdict from text that the judge repeats.
-Without a code, everything that reads like a verdict is broken up as well (`quote`).
+Without a code, tags of verdicts are broken up as well (`quote`).
 """
 
 import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from hashlib import sha256
 from itertools import count
 from typing import TypeAlias
-from unicodedata import category, combining, normalize
 
-from caps.core.types import Ask
-from caps.prompts.parse import readable
-from caps.prompts.tags import JOINER, LABEL_ENDS, NOUN, NUMBER, PLACE, bare
+from caps.prompts.letters import JOINER, plainly, visible
 
 Quoting: TypeAlias = Callable[[str, str], str]
 
@@ -67,10 +63,10 @@ _RARE = re.compile(
 )
 _RARE_SIGNS = ("◁", "]~", "]<]", "]!", "[e~", ">>", "ssistantfinal")
 
-# What `quote` breaks up as well: verdict tags and fences, lines that read like a heading or a fence, however
-# they are decorated, and the keywords of lines that state a verdict in plain words.
+# What `quote` breaks up as well: verdict tags and fences, and lines that read like a heading or a fence,
+# however they are decorated.
 _TAG = re.compile(
-    r"<(?=[\s/]{0,8}(?:winner|confidence|best|rating[ _-]?[ab]?)(?:\s[^<>]{0,40})?[\s/\\]{0,8}>"
+    r"[<\[](?=[\s/]{0,8}(?:winner|confidence|best|rating[ _-]?[ab]?)[\s/\\]{0,8}[>\]]"
     r"|<<[ \t]{0,8}/?(?:BEGIN|END))",
     re.IGNORECASE,
 )
@@ -80,62 +76,6 @@ _HEADING = re.compile(
     r"|(?:begin|end)[ \t]{1,4}(?:problem|candidate)\b"
     r"|(?<=## )(?:task|problem|candidate)\b)\w",
     re.IGNORECASE | re.MULTILINE,
-)
-_KEYWORD = re.compile(
-    r"(?<![^\W_])(?:s(?:uperior|tronger|cores?)|tie|c(?:hoice|hoose|orrect|onfidence)|be(?:tter|st)|p(?:refer|ick)"
-    r"|win(?:ner|s)|draw|ratings?|verdict)(?![^\W_])",
-    re.IGNORECASE,
-)
-# A winner; labels are capital letters, because in prose a small "a" is an article.
-_NAMED = (
-    re.compile(
-        r"\b(?:winner|verdict|better|best|choice|choose|prefer|pick)\b"
-        rf"(?: (?:{NOUN}|one|overall|is|goes to|the|my)\b){{0,4}} ?[:–—-]{{0,3}} ?(?:(?:the|{NOUN}) ){{0,2}}"
-        rf"\b(?:(?-i:[AB])\b{LABEL_ENDS}|(?:an? )?(?:tie|draw)\b(?! or\b))",
-        re.IGNORECASE,
-    ),
-    re.compile(
-        r"(?<!\w)(?-i:[AB]) (?:wins\b"
-        r"|(?:is|seems|appears|looks)(?: (?!not\b|no\b|never\b|neither\b)\w{1,15}){0,3}?"
-        r" (?:better|superior|stronger|winner|best|more correct)\b)",
-        re.IGNORECASE,
-    ),
-    re.compile(r"\b(?:is|s|call it|declare|as) a (?:tie|draw)\b", re.IGNORECASE),
-)
-_DOUBT = re.compile(
-    r"\b(?:if|whether|not|t|unless|cannot|claims?|says?|would|either|neither|nor)\b[^.;]{0,60}$",
-    re.IGNORECASE,
-)
-# A confidence, a rating, the number of the best candidate.
-_STATED = (
-    re.compile(
-        r"\bconfidence\b(?: (?:is|level)\b){0,2} ?[:–—-]{0,2} ?(?:high|low)\b(?! or\b)"
-        r"|\b(?:high|low) confidence\b",
-        re.IGNORECASE,
-    ),
-    re.compile(rf"\b(?:rating|score)(?: (?:is|of)| ?[:–—])(?: ?[:–—])? ?{NUMBER}", re.IGNORECASE),
-    re.compile(
-        rf"\b(?:best|winner|verdict)(?: (?:one|overall|the|{NOUN})\b){{0,3}}"
-        rf"(?: is\b| ?[:–—]| (?:{NOUN}|number)\b)(?: ?[:–—]| (?:is|the|{NOUN}|number)\b){{0,4}} ?{PLACE}"
-        rf"|\b{NOUN} [0-9]{{1,6}}+ (?:wins\b|is (?:the )?best\b)",
-        re.IGNORECASE,
-    ),
-)
-_RATED = re.compile(r"\b(?:ratings?|scores?)\b", re.IGNORECASE)
-_RATED_SIDE = re.compile(rf"\b(?-i:[AB]) ?(?:is|:|=|–|—|-) ?{NUMBER}", re.IGNORECASE)
-
-# Zero-width characters that are letters or marks by category: Hangul, Khmer and Mongolian fillers, variation
-# selectors.
-_FILLERS = frozenset(
-    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
-    + "".join(map(chr, range(0xFE00, 0xFE10)))
-)
-_USUAL = bytes((9, 10, *range(32, 127)))
-_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
-# Letters that look like those of a verdict: Greek, Cyrillic, Armenian, and some Latin ones beyond ASCII.
-_ALIKE = str.maketrans(
-    "ΑΒΕΗΙΚΜΝΟΡΤΧΥΖαεικνοτυАВЕІЈКМНОРСТХУҮԌԜаеіјорсухѕԁԛԝһոսıİſK",
-    "ABEHIKMNOPTXYZaeikvotuABEIJKMHOPCTXYYGWaeijopcyxsdqwhnuiIsK",
 )
 
 
@@ -157,7 +97,7 @@ def code_for(nonce: str, texts: Iterable[str]) -> str:
     It is the same for every call of a case, and longer if the texts contain all shorter ones.
     """
     attempts = (_code(sha256(f"{nonce}/{k}".encode()).digest(), _MIN_LENGTH + k // 8) for k in count())
-    return _absent(attempts, (form for text in texts for form in (text, _visible(text))))
+    return _absent(attempts, (form for text in texts for form in (text, visible(text))))
 
 
 def show(text: str, nonce: str) -> str:
@@ -180,40 +120,18 @@ def show(text: str, nonce: str) -> str:
 
 
 def quote(text: str, nonce: str) -> str:
-    """The text as `show` returns it, without anything that parses as a verdict, fence or heading.
+    """The text as `show` returns it, without anything that parses as a verdict tag, a fence or a heading.
 
     Each of these gets a word joiner inside: a reader sees the same, no parser matches. It is for prompts
     without a code, which cannot tell a verdict from a text that the judge repeats.
     """
     text = show(text, nonce)
-    if "<" in text:
-        text = _TAG.sub(_break, text)
-    text = _HEADING.sub(_break, text)
-    if _KEYWORD.search(text) is None:
-        return text
-    return "\n".join(map(_without_verdict, text.split("\n")))
-
-
-def _without_verdict(line: str) -> str:
-    """The line with a joiner in its keywords if it states a verdict in plain words."""
-    if not _KEYWORD.search(line) or not _states_verdict(bare(line)):
-        return line
-    return _KEYWORD.sub(_split, line)
-
-
-def _states_verdict(words: str) -> bool:
-    if any(form.search(words) for form in _STATED) or (_RATED.search(words) and _RATED_SIDE.search(words)):
-        return True
-    named = (match for form in _NAMED for match in form.finditer(words))
-    return any(not _DOUBT.search(words[max(0, match.start() - 60) : match.start()]) for match in named)
-
-
-def could_fake(text: str, ask: Ask | None = None) -> bool:
-    """Whether a judge that repeats this text, or its visible part, could be parsed as answering."""
-    if readable(text, ask):
-        return True
-    visible = _visible(text)
-    return visible != text and readable(visible, ask)
+    # A tag in full-width letters is read too, so it is found in the plain text, which has the same positions.
+    pieces, at = list[str](), 0
+    for tag in _TAG.finditer(plainly(text)):
+        pieces += text[at : tag.end()], JOINER
+        at = tag.end()
+    return _HEADING.sub(_break, "".join([*pieces, text[at:]]))
 
 
 def fenced(label: str, text: str, nonce: str, *, quoting: Quoting = quote) -> str:
@@ -229,39 +147,6 @@ def _absent(attempts: Iterable[str], texts: Iterable[str]) -> str:
 def _code(digest: bytes, length: int) -> str:
     kinds = (_LETTERS, _DIGITS)
     return "".join(kinds[at % 2][digest[at % 32] % len(kinds[at % 2])] for at in range(length))
-
-
-def _visible(text: str) -> str:
-    """The text in plain letters without zero-width characters, as a model may repeat it."""
-    signs = _unusual(text)
-    forms = {sign: _ascii_form(sign) for sign in signs}
-    if "" not in forms.values():  # the usual case: none, or signs such as … whose plain form is ASCII
-        for sign, form in forms.items():
-            text = text.replace(sign, form)
-        return text
-    plain = normalize("NFKC", _BREAKS.sub("\n", text) if any(map(_BREAKS.match, signs)) else text)
-    # Few different characters of a text are beyond ASCII: each is looked up once.
-    changed = {ord(sign): None if _hidden(sign) else _ALIKE.get(ord(sign), sign) for sign in _unusual(plain)}
-    return plain.translate(changed) if any(sign != chr(code) for code, sign in changed.items()) else plain
-
-
-def _unusual(text: str) -> set[str]:
-    """The different characters of a text that are not printable ASCII, tab or line feed."""
-    rest = text.encode("utf-8", "surrogatepass").translate(None, _USUAL)
-    return set(rest.decode("utf-8", "surrogatepass"))
-
-
-@lru_cache(maxsize=4096)
-def _ascii_form(sign: str) -> str:
-    """The plain form of a character if that is printable ASCII; else an empty text."""
-    form = normalize("NFKC", sign)
-    return "" if _unusual(form) else form
-
-
-@lru_cache(maxsize=4096)
-def _hidden(sign: str) -> bool:
-    """Whether a character is a control, a format character, a filler or a combining mark."""
-    return category(sign).startswith("C") or combining(sign) > 0 or sign in _FILLERS
 
 
 def _break(found: re.Match[str]) -> str:

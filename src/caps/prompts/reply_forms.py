@@ -1,4 +1,4 @@
-"""Forms of replies that a server can hold a judge to: bare tags, or one JSON object.
+"""Forms of replies that a server can hold a judge to, and what a prompt says about the form of its reply.
 
 Servers offer it under different names. `tags` is a grammar (llama.cpp), `choice` and `guided-choice` are a
 list of all replies (vLLM, newer and older), `regex` is the same as one expression (SGLang), `json` is a JSON
@@ -7,23 +7,19 @@ schema in `response_format`. A `free` reply is held to nothing.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 
-from caps.core.types import Ask, Group, Pairing, Pick, Rating, Solo, Verdict
-from caps.prompts.criteria import ByCriterion, fits
-from caps.prompts.grammar import grammar_for, sentences
-from caps.prompts.parse import Reading
-from caps.prompts.tags import verdict_of
+from caps.core.types import Ask, Pairing, Solo
 
 #: The ways to hold a reply to bare tags, in the order in which a server is asked for them.
 TAGS = ("tags", "choice", "guided-choice", "regex")
 REPLIES = ("free", *TAGS, "json")
 
-LONGEST_JSON = 400_000  # characters; a longer reply is no verdict
 _SIDES, _SURE = ("A", "B", "TIE"), ("HIGH", "LOW")
+_RATINGS = tuple(map(str, range(1, 11)))
 _PROBE = "held"  # a word that no model gives as the answer to the test call, unless it is held to it
-_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL | re.IGNORECASE)
+_Tags = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def held_to(reply: str, ask: Ask, code: str | None, criteria: int = 0) -> dict[str, object]:
@@ -32,11 +28,9 @@ def held_to(reply: str, ask: Ask, code: str | None, criteria: int = 0) -> dict[s
         return {}
     if reply == "json":
         return _schema_field("verdict", _properties(ask, criteria))
-    return (
-        {"grammar": grammar_for(ask, code)}
-        if reply == "tags"
-        else _held_to_texts(reply, sentences(ask, code))
-    )
+    if reply == "tags":
+        return {"grammar": grammar_for(ask, code)}
+    return _held_to_texts(reply, sentences(ask, code))
 
 
 def probe_fields(reply: str) -> dict[str, object]:
@@ -48,9 +42,12 @@ def probe_fields(reply: str) -> dict[str, object]:
 
 def was_held(reply: str, text: str) -> bool:
     """Whether the reply to a test call shows that the server holds replies to this form."""
-    if reply == "json":
-        return _object(text) == {"word": _PROBE}
-    return text.strip() == _PROBE
+    if reply != "json":
+        return text.strip() == _PROBE
+    try:
+        return bool(json.loads(text) == {"word": _PROBE})
+    except (ValueError, RecursionError):
+        return False
 
 
 def instructions(reply: str, ask: Ask, code: str | None, criteria: int = 0) -> str:
@@ -72,36 +69,72 @@ def instructions(reply: str, ask: Ask, code: str | None, criteria: int = 0) -> s
     )
 
 
-def read_json(
-    ask: Ask, text: str, *, truncated: bool, code: str | None, bound_only: bool, criteria: int = 0
-) -> tuple[Reading, ByCriterion] | None:
-    """Read a reply that is one JSON object; None if it is none, but prose.
+def short_form(ask: Ask, code: str | None) -> str:
+    """What the last try says at the end of the prompt: only the verdict, without reasoning.
 
-    It must keep to the schema, with every field once and no other: what does not is unreadable, whatever it
-    contains. Texts inside of it are never read as a verdict. Without the code it counts only if no text shown
-    could be read as a verdict (`bound_only`).
+    The verdicts of a pair are written out, to be copied. A judge that copies all of them has decided nothing.
     """
-    own = text.rpartition("</think>")[2].strip()
-    own = found[1].strip() if (found := _FENCE.fullmatch(own)) else own
-    if not own.startswith("{"):
-        return None
-    row = None if truncated else _object(own)
-    if row is None or not {*row} <= {*_properties(ask, criteria)}:
-        return Reading(None, "none", "truncated" if truncated else "no-tag"), ()
-    values = {name: _value(value) for name, value in row.items() if name not in ("reasoning", "criteria")}
-    bound = bool(code) and code in (
-        values.get("code", ("", ""))[0].lower(),
-        *(end for _, end in values.values()),
-    )
-    reading = _reading(ask, {name: word for name, (word, _) in values.items()})
-    if reading is None:
-        return Reading(None, "none", "no-tag"), ()
-    if bound_only and not bound:
-        return Reading(None, "none", "unbound"), ()
-    said = row.get("criteria")
-    words = [_value(one)[0] for one in said] if isinstance(said, list) and len(said) == criteria else []
-    apart = tuple(word if fits(ask, word) else None for word in words)
-    return reading._replace(bound=bound), apart
+    name, labels = _tags(ask)[0]
+    if isinstance(ask, Pairing) and ask.dialect != "ratings":
+        lines = [f"<{name}>{label}{_end(name, code)}" for label in labels]
+        return "\n\nWrite no reasoning this time. Reply with only one of these lines:\n" + "\n".join(lines)
+    lines = [f"<{name}>N{_end(name, code)}" for name, _ in _tags(ask)]
+    what = "the number of the best candidate" if name == "best" else "a number from 1 to 10"
+    form = "\n".join(lines)
+    return f"\n\nWrite no reasoning this time. Reply with only this, with {what} for N:\n{form}"
+
+
+# --- Bare tags: a grammar (GBNF of llama.cpp), or all replies ---
+
+
+def grammar_for(ask: Ask, code: str | None = None) -> str:
+    """The grammar of replies to an ask: its tags, one per line, and nothing else.
+
+    If the prompt asks for a code, every tag except the confidence contains it.
+    """
+    lines = [
+        f'"<{name}>" ({" | ".join(f"{chr(34)}{word}{chr(34)}" for word in words)}) "{_end(name, code)}"'
+        for name, words in _tags(ask)
+    ]
+    return "root ::= " + r' "\n" '.join(lines)
+
+
+def sentences(ask: Ask, code: str | None = None) -> Iterator[str]:
+    """All replies that the grammar of an ask allows."""
+    names, choices = zip(*_tags(ask), strict=True)
+    for words in product(*choices):
+        lines = zip(names, words, strict=True)
+        yield "\n".join(f"<{name}>{word}{_end(name, code)}" for name, word in lines)
+
+
+def room_for(ask: Ask, code: str | None = None) -> int:
+    """An upper bound of the tokens of a reply: one per character, and the end token."""
+    longest = ((name, max(map(len, words))) for name, words in _tags(ask))
+    return 1 + sum(len(f"<{name}>\n{_end(name, code)}") + most for name, most in longest)
+
+
+def _tags(ask: Ask) -> _Tags:
+    if isinstance(ask, Pairing):
+        if ask.dialect == "ratings":
+            return (("rating_A", _RATINGS), ("rating_B", _RATINGS))
+        return (("winner", _SIDES), ("confidence", _SURE))
+    if isinstance(ask, Solo):
+        return (("rating", _RATINGS),)
+    return (("best", tuple(str(1 + place) for place in range(len(ask.entrants)))),)
+
+
+def _end(name: str, code: str | None) -> str:
+    return f"</{name}>" if code is None or name == "confidence" else f"-{code}</{name}>"
+
+
+def _held_to_texts(reply: str, texts: Iterable[str]) -> dict[str, object]:
+    if reply == "regex":
+        return {"regex": "(" + "|".join(map(re.escape, texts)) + ")"}
+    choice = list(texts)
+    return {"structured_outputs": {"choice": choice}} if reply == "choice" else {"guided_choice": choice}
+
+
+# --- One JSON object ---
 
 
 def _properties(ask: Ask, criteria: int) -> dict[str, Mapping[str, object]]:
@@ -132,68 +165,3 @@ def _schema_field(name: str, properties: Mapping[str, Mapping[str, object]]) -> 
     }
     kind = {"name": name, "strict": True, "schema": schema}
     return {"response_format": {"type": "json_schema", "json_schema": kind}}
-
-
-def _held_to_texts(reply: str, texts: Iterable[str]) -> dict[str, object]:
-    if reply == "regex":
-        return {"regex": "(" + "|".join(map(re.escape, texts)) + ")"}
-    choice = list(texts)
-    return {"structured_outputs": {"choice": choice}} if reply == "choice" else {"guided_choice": choice}
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object of a text; None if it is none or has a field twice."""
-    if len(text) > LONGEST_JSON:
-        return None
-    try:
-        row = json.loads(text.strip(), object_pairs_hook=_once, parse_int=_number, parse_float=_number)
-    except (ValueError, RecursionError):
-        return None
-    return row if isinstance(row, dict) else None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        raise ValueError("a field twice")
-    return row
-
-
-def _number(digits: str) -> float:
-    if len(digits) > 20:
-        raise ValueError("no rating")
-    return float(digits)
-
-
-def _value(value: object) -> tuple[str, str]:
-    """A value as a word, and the code behind it, as in `A-k7f3`, which the tags of the prompt have."""
-    if isinstance(value, float):
-        return f"{value:g}", ""
-    word, _, end = str(value).strip().partition("-") if isinstance(value, str) else ("", "", "")
-    return word.upper(), end.lower()
-
-
-def _reading(ask: Ask, words: Mapping[str, str]) -> Reading | None:
-    """The answer of the fields of an object; None if one is missing or has no valid value."""
-    if isinstance(ask, Pairing) and ask.dialect == "ratings":
-        a, b = (_rated(words.get(name)) for name in ("rating_A", "rating_B"))
-        return None if a is None or b is None else Reading(Verdict(a, b), "json")
-    if isinstance(ask, Pairing):
-        winner, sure = words.get("winner"), words.get("confidence")
-        if winner not in _SIDES or sure not in _SURE:
-            return None
-        return Reading(verdict_of(winner, sure), "json", None, winner, sure)
-    if isinstance(ask, Solo):
-        rated = _rated(words.get("rating"))
-        return None if rated is None else Reading(Rating(rated), "json")
-    return _picked(ask, words.get("best"))
-
-
-def _rated(word: str | None) -> float | None:
-    return float(word) if word is not None and word in map(str, range(1, 11)) else None
-
-
-def _picked(ask: Group, word: str | None) -> Reading | None:
-    if word is None or not word.isdecimal() or not 1 <= int(word) <= len(ask.entrants):
-        return None
-    return Reading(Pick(ask.entrants[int(word) - 1]), "json")

@@ -28,7 +28,7 @@ from caps.engines.base import CaseRun
 from caps.evidence.anatomy import final_answer
 from caps.journal.keys import request_key
 from caps.judging.base import PreparedCase
-from caps.prompts.tags import verdict_of
+from caps.prompts.read import verdict_of
 from caps.reports.bracket import confidence
 from caps.runs.rebuild import RebuiltRun
 from caps.runs.result_lines import Line, answer_of, ask_of, opinions_of

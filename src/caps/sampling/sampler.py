@@ -24,8 +24,8 @@ from caps.judging.payment import USUAL_OUTPUT, NoReply, ReplyHistory, pay
 from caps.models.base import Completion, Model, Request
 from caps.models.http import Gate
 from caps.prompts.fence import nonce_for
+from caps.prompts.letters import JOINER
 from caps.prompts.render import ask_for_answer, generation_name, render
-from caps.prompts.tags import JOINER
 from caps.sampling.base import Method, Sample, Sampled, SamplingTools
 from caps.sampling.presets import Preset
 
