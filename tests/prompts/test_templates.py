@@ -1,12 +1,18 @@
 """The shipped prompts: complete, short, and arranged so that prefix caches hold."""
 
 import re
+import subprocess
+import sys
 from os.path import commonprefix
+from pathlib import Path
 
 import pytest
 
+from caps.building import load_templates
+from caps.core.types import Problem
 from caps.prompts.criteria import verdicts_by_criterion
 from caps.prompts.read import read_reply
+from caps.prompts.render import render
 from prompts.shown import ASK_OF_BUILT_IN, ASKS
 from prompts.shown import BUILT_IN as TEMPLATES
 
@@ -98,3 +104,59 @@ def test_general_prompts_do_not_speak_of_correctness_alone(name: str) -> None:
     assert "Only correctness counts" not in TEMPLATES[name]
     assert ("{criteria}" in TEMPLATES[name]) == (name in BY_CRITERIA)
     assert ("helpful, correct and complete" in TEMPLATES[name]) == (name not in BY_CRITERIA)
+
+
+# --- The prompts of the paper's studies ---
+
+ROOT = Path(__file__).parents[2]
+PAPERS = {file.name: file.read_text() for file in (ROOT / "studies" / "paper" / "prompts").glob("*.txt")}
+
+
+def test_the_papers_studies_ask_in_our_words_but_for_the_meaning_of_tie_and_low() -> None:
+    assert set(PAPERS) == {f"pair-{level}-{kind}.txt" for level in ("e1", "e2") for kind in ("code", "math")}
+    for name, text in PAPERS.items():
+        *words, last = text.splitlines()
+        *ours, _ = TEMPLATES[name].splitlines()
+        assert words == ours
+        assert last.startswith(
+            "For WINNER write A-{code}, B-{code} or TIE-{code}. For CONFIDENCE write HIGH if"
+        )
+    studies = [path.read_text() for path in (ROOT / "studies" / "paper").glob("*.toml")]
+    assert all('prompts = "prompts"' in study for study in studies if "[judge]" in study)
+
+
+def box(title: str, *lines: str) -> str:
+    options = f"colback=promptbg,\n    title={{\\textbf{{{title}}}}},\n    enhanced"
+    text = "\\\\\n".join(lines)
+    return f"\\begin{{tcolorbox}}[\n    {options}]\n\\small\n\\ttfamily\n{text}\n\\end{{tcolorbox}}\n"
+
+
+def run_script(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "scripts" / "paper_prompts.py"
+    words = [sys.executable, script, source, folder]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def test_the_papers_own_prompts_are_written_from_a_copy_of_its_source(tmp_path) -> None:
+    """The text of these boxes is made up; only their form is the paper's."""
+    pair = ("Look at \\textbf{**both**} \\& choose.\\\\[0.5em]\n\\{problem\\}", "\\{sol\\_A\\}", "\\{evidence\\_B\\}",
+            "$<$winner$>$A or B$<$/winner$>$ at 100\\%")  # fmt: skip
+    solo = ("Rate it.", "\\{problem\\}", "\\{code\\}")
+    titles = ["V1 Pairwise Code Verification Prompt", "V1 Pairwise Math Verification Prompt", "CAPS E1 Code Prompt (summary)",
+              "CAPS E1 Math Prompt (summary)", "CAPS E2 Code Prompt (whole)", "CAPS E2 Math Prompt (whole)"]  # fmt: skip
+    boxes = [box(title, *pair) for title in titles]
+    boxes += [box(f"Pointwise {kind} Verification Prompt", *solo) for kind in ("Code", "Math")]
+    source = tmp_path / "paper.tex"
+    source.write_text("\n".join([box("Code Generation Prompt", "no"), *boxes]))
+    done = run_script(source, tmp_path / "prompts")
+    assert (done.returncode, done.stdout.partition(" ")[0]) == (0, "8"), done.stderr
+    loaded = load_templates(tmp_path / "prompts")
+    assert loaded["pair-e1-math.txt"] == (
+        "Look at **both** & choose.\n\n{problem}\n{a}\n{b}\n<winner>A or B</winner> at 100%\n"
+    )
+    assert loaded["solo-code.txt"] == "Rate it.\n{problem}\n{candidate}\n"
+    render(loaded["solo-math.txt"], problem=Problem.of("p"), views=["x"], nonce="abc123")
+    source.write_text("\n".join(boxes[1:]))
+    done = run_script(source, tmp_path / "prompts")
+    assert done.returncode == 1
+    assert "no box with the title 'V1 Pairwise Code Verification Prompt'" in done.stderr
