@@ -23,7 +23,7 @@ def verdict(body: bytes) -> str:
     """A verdict that carries the code its prompt asks for, if it asks for one."""
     found = [int(one) for one in QUALITY.findall(body)] if b"quality=" in body else []
     winner = "B" if len(found) == 2 and found[1] > found[0] else "A"
-    _, asked, rest = body[-4096:].partition(b"write A-")
+    _, asked, rest = body[-4096:].partition(b"WINNER is A-")
     return REPLY.replace("A<", f"{winner}-{rest[: rest.index(b',')].decode()}<" if asked else f"{winner}<")
 
 

@@ -80,7 +80,7 @@ def test_a_template_asks_for_the_tags_its_parser_reads_and_for_the_code(name: st
     lines = [line for line in TEMPLATES[name].splitlines() if line.startswith("<")]
     assert [line[1:].partition(">")[0] for line in lines] == wanted
     # Behind the label, so that both are one word to copy; next to the tags, at the very end.
-    assert re.search(r"write .*(?:A|1)-\{code\}", TEMPLATES[name].splitlines()[-1])
+    assert re.search(r"is .*(?:A|1)-\{code\}", TEMPLATES[name].splitlines()[-1])
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -96,7 +96,7 @@ def test_what_a_template_shows_as_an_example_is_no_verdict_when_it_is_copied(nam
 
 @pytest.mark.parametrize("name", [name for name in BY_CORRECTNESS if name.startswith(("pair-e1", "pair-e2"))])
 def test_a_template_says_when_a_tie_is_right(name: str) -> None:
-    assert re.search(r"TIE-\{code\} if both are equally right or equally wrong", TEMPLATES[name])
+    assert re.search(r"TIE-\{code\} if both are equally right or wrong", TEMPLATES[name])
 
 
 @pytest.mark.parametrize("name", GENERAL + BY_CRITERIA)
@@ -118,9 +118,7 @@ def test_the_papers_studies_ask_in_our_words_but_for_the_meaning_of_tie_and_low(
         *words, last = text.splitlines()
         *ours, _ = TEMPLATES[name].splitlines()
         assert words == ours
-        assert last.startswith(
-            "For WINNER write A-{code}, B-{code} or TIE-{code}. For CONFIDENCE write HIGH if"
-        )
+        assert last.startswith("WINNER is A-{code}, B-{code} or TIE-{code}. CONFIDENCE is HIGH if")
     studies = [path.read_text() for path in (ROOT / "studies" / "paper").glob("*.toml")]
     assert all('prompts = "prompts"' in study for study in studies if "[judge]" in study)
 

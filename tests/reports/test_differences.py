@@ -54,7 +54,7 @@ def right_output(request):
     prompt = request.messages[0].content
     if "CANDIDATE" not in prompt:
         return "OK"
-    code = prompt.rpartition("write A-")[2].partition(",")[0]
+    code = prompt.rpartition("WINNER is A-")[2].partition(",")[0]
     first, second = ("\n| 4\n" in part for part in prompt.split("BEGIN CANDIDATE B")[:2])
     winner = "TIE" if first == second else "A" if first else "B"
     return f"4 is right.\n<winner>{winner}-{code}</winner>\n<confidence>HIGH</confidence>"
