@@ -21,6 +21,7 @@ from caps.testing.endpoint import (
     ScriptedEndpoint,
     Status,
     count_tokens,
+    endpoint_process,
 )
 from caps.testing.serving import ManyApis, RunningServer, asked, is_judge, running, upstream
 
@@ -41,6 +42,7 @@ __all__ = [
     "case_line",
     "cases",
     "count_tokens",
+    "endpoint_process",
     "is_judge",
     "running",
     "spread",
