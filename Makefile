@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test slow check format docs golden bench soak peers growth real-judges node-client clients fuzz container integrations long tools wheel clean
+.PHONY: help demo test slow check format docs golden bench soak peers growth real-judges node-client clients fuzz container integrations tools wheel clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -88,10 +88,8 @@ integrations: $(VENV)/.dev  ## Every integration with the real tool, each in an 
 container: $(VENV)/.dev  ## Build the container with podman and run it read-only, not as root (podman, network)
 	$(BIN)/python scripts/check_container.py
 
-long: $(VENV)/.dev       ## The tests that take too long for `make test`
-	$(BIN)/python -m pytest -n $(WORKERS) -m long
-
-tools: wheel node-client clients integrations container fuzz soak long  ## Before a release (network, some hours): everything that needs other tools or much time
+tools: wheel node-client clients integrations container fuzz soak  ## Before a release (network, some hours): everything that needs other tools or much time
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long
 
 wheel: $(VENV)/.dev      ## Build the wheel and install it with each extra into an empty environment
 	$(BIN)/python scripts/check_wheel.py

@@ -94,7 +94,7 @@ HOSTILE = {
 SLOW = "97,000 statements, 32 times"
 
 
-@pytest.mark.parametrize("names", [HOSTILE.keys() - {SLOW}, pytest.param({SLOW}, marks=pytest.mark.long)])
+@pytest.mark.parametrize("names", [HOSTILE.keys() - {SLOW}, pytest.param({SLOW}, marks=pytest.mark.slow)])
 def test_none_of_these_texts_holds_up_the_event_loop(names):
     """All in one run, with a judge that answers at once: whatever ticks, ticks while they are prepared."""
 
@@ -139,7 +139,7 @@ def health_before_the_judge(payload, *, path="/v1/select", behaviour=better_qual
         "97,000 statements",
         "long programs",
         "tags to be escaped",
-        pytest.param(SLOW, marks=pytest.mark.long),
+        pytest.param(SLOW, marks=pytest.mark.slow),
     ],
 )
 def test_a_server_answers_others_while_it_prepares(name):
