@@ -167,7 +167,7 @@ class ScriptedEndpoint:
         self._check_model = check_model
         self._api_key = api_key
         self._keep = keep
-        self.requests = 0
+        self._forgotten = 0
         self.bodies: list[Body] = []
         self.headers: list[dict[str, str]] = []
         self.tokens = {"prompt": 0, "output": 0}
@@ -175,6 +175,11 @@ class ScriptedEndpoint:
         self.peak = 0
         self.port = port
         self._ready = threading.Event()
+
+    @property
+    def requests(self) -> int:
+        """How many requests there were."""
+        return len(self.bodies) + self._forgotten
 
     @property
     def url(self) -> str:
@@ -229,10 +234,11 @@ class ScriptedEndpoint:
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = json.loads(await request.read())
         number = self.requests
-        self.requests += 1
         if self._keep:
             self.bodies.append(body)
             self.headers.append(dict(request.headers))
+        else:
+            self._forgotten += 1
         self.busy += 1
         self.peak = max(self.peak, self.busy)
         try:
