@@ -4,13 +4,14 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# Many tests wait for servers and child processes: twice as many workers as cores keep the cores busy.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+# Some tests wait for servers and child processes: one worker more than there are cores keeps the cores busy.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # A strict build: a broken link, a missing anchor or a page outside the nav is an error.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test slow check format docs golden bench soak peers growth real-judges node-client clients fuzz container integrations long tools wheel clean
+.PHONY: help demo test slow check format docs golden bench soak peers growth real-judges node-client clients fuzz container integrations tools wheel clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -21,12 +22,12 @@ demo: $(VENV)/.local     ## Set up, fetch a small model and do the main job with
 
 test: $(VENV)/.dev       ## Set up and run the tests
 	@sh scripts/install_bubblewrap.sh
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(PYTEST)
 
 slow: $(VENV)/.dev       ## The slow tests: documents, browsers, real models, kills, limits; new random examples
 	@sh scripts/install_bubblewrap.sh
 	@sh scripts/install_chromium.sh
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m '(slow or hypothesis) and not long' --hypothesis-profile new
+	$(PYTEST) -m '(slow or hypothesis) and not long' --hypothesis-profile new
 
 check: $(VENV)/.dev      ## Lint, types, who may import whom, spelling, and every link of the documents
 	$(BIN)/ruff format --check .
@@ -88,10 +89,8 @@ integrations: $(VENV)/.dev  ## Every integration with the real tool, each in an 
 container: $(VENV)/.dev  ## Build the container with podman and run it read-only, not as root (podman, network)
 	$(BIN)/python scripts/check_container.py
 
-long: $(VENV)/.dev       ## The tests that take too long for `make test`
-	$(BIN)/python -m pytest -n $(WORKERS) -m long
-
-tools: wheel node-client clients integrations container fuzz soak long  ## Before a release (network, some hours): everything that needs other tools or much time
+tools: wheel node-client clients integrations container fuzz soak  ## Before a release (network, some hours): everything that needs other tools or much time
+	$(PYTEST) -m long
 
 wheel: $(VENV)/.dev      ## Build the wheel and install it with each extra into an empty environment
 	$(BIN)/python scripts/check_wheel.py

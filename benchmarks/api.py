@@ -24,8 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from endpoints import endpoint
 from engine import CONNECTIONS, SIZE, cases
-from stub import endpoint
 
 import caps
 from caps.cli.main import spare_collector

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 import aiohttp
-from stub import endpoint
+from endpoints import endpoint
 
 from caps import Caps, Case, Verdict
 from caps.building import make_prepare

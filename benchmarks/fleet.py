@@ -7,23 +7,22 @@
 
 import argparse
 import asyncio
-import json
-import multiprocessing as mp
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from dataclasses import replace
 from hashlib import blake2b
-from multiprocessing.connection import Connection
+from typing import Any
 
-from aiohttp import web
-from stub import REPLY, endpoint
+from endpoints import endpoint
 
 from caps import Case
 from caps.config import RunConfig
 from caps.core.types import Candidate, Problem
 from caps.models import fleet
 from caps.runner import Runner
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, endpoint_process
 
 BLOCK = 64
 CONNECTIONS = 16
@@ -37,49 +36,24 @@ def cases(count: int) -> Iterator[Case]:
         yield Case(f"{number}", Problem.of(statement), tuple(map(Candidate, texts)), "math")
 
 
-async def serve(told: Connection, delay: float) -> None:
-    """Answer like the stub, and report how much of each prompt began like one that was seen before."""
+def caching(delay: float) -> ScriptedEndpoint:
+    """Report how much of each prompt began like another that was seen before."""
     seen: set[bytes] = set()
 
-    async def complete(request: web.Request) -> web.Response:
-        prompt = json.loads(await request.read())["messages"][0]["content"].encode()
-        digest, known, fresh = blake2b(digest_size=16), 0, False
+    def script(body: dict[str, Any], _: int) -> Reply:
+        prompt = body["messages"][0]["content"].encode()
+        digest, cached, fresh = blake2b(digest_size=16), 0, False
         for start in range(0, len(prompt) - BLOCK, BLOCK):
             digest.update(prompt[start : start + BLOCK])
             block = digest.digest()
             fresh = fresh or block not in seen
-            known += not fresh
+            cached += not fresh
             seen.add(block)
-        await asyncio.sleep(delay)
-        details = {"cached_tokens": known * BLOCK // 4}
+        details = {"cached_tokens": cached * BLOCK // 4}
         usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": 9, "prompt_tokens_details": details}
-        choice = {"message": {"role": "assistant", "content": REPLY}, "finish_reason": "stop"}
-        return web.json_response({"model": "stub", "choices": [choice], "usage": usage})
+        return replace(better_quality_wins(body), usage=usage, delay=delay)
 
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", complete)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
-    told.send(f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
-    await asyncio.Event().wait()
-
-
-@contextmanager
-def caching(delay: float) -> Iterator[str]:
-    """Run a server with a cache; yields its base URL."""
-    ours, theirs = mp.Pipe()
-    process = mp.get_context("spawn").Process(target=_serve, args=(theirs, delay), daemon=True)
-    process.start()
-    try:
-        yield ours.recv()
-    finally:
-        process.kill()
-        process.join()
-
-
-def _serve(told: Connection, delay: float) -> None:
-    asyncio.run(serve(told, delay))
+    return ScriptedEndpoint(script, keep=False)
 
 
 async def play(address: str, count: int, connections: int) -> tuple[float, float, int]:
@@ -102,7 +76,9 @@ def cached_share(
     """The cached share with so many fresh servers."""
     usual = fleet.group_of
     with ExitStack() as stack:
-        address = ",".join(stack.enter_context(caching(delay)) for _ in range(servers))
+        address = ",".join(
+            stack.enter_context(endpoint_process("fleet:caching", delay)) for _ in range(servers)
+        )
         if scattered:
             fleet.group_of = lambda _: os.urandom(8)
         try:

@@ -22,8 +22,8 @@ from statistics import median, quantiles
 from typing import Any
 
 import aiohttp
+from endpoints import endpoint
 from serve import process
-from stub import endpoint
 
 from caps.config import RunConfig
 from caps.runner import Runner

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import aiohttp
-from stub import endpoint
+from endpoints import endpoint
 
 DELAY = 0.1
 CLIENTS, FEW = 200, 4

@@ -90,9 +90,9 @@ def code_cases(count: int, *, parsed: bool = False) -> list[Any]:
 
 def engine(_: argparse.Namespace) -> dict[str, float]:
     """Microseconds of a call of the engine and of a bare one."""
+    from endpoints import endpoint
     from engine import SIZE, bare
     from engine import engine as whole
-    from stub import endpoint
 
     from caps.cli.main import spare_collector
 
@@ -131,7 +131,7 @@ def preparation(_: argparse.Namespace) -> dict[str, float]:
 
 def startup(_: argparse.Namespace) -> dict[str, float]:
     """Seconds of whole commands, the second of them with compiled files in place."""
-    from stub import endpoint
+    from endpoints import endpoint
 
     found = {}
     with endpoint() as url, tempfile.TemporaryDirectory() as folder:
@@ -164,7 +164,7 @@ def processes(given: argparse.Namespace) -> dict[str, float]:
     Programs that must be parsed take most of a core each; those that differ at first sight show how much the
     process that shares them out adds to a case.
     """
-    from stub import endpoint
+    from endpoints import endpoint
 
     from caps.cli.main import spare_collector
     from caps.config import RunConfig
@@ -199,7 +199,7 @@ def processes(given: argparse.Namespace) -> dict[str, float]:
 
 def report(given: argparse.Namespace) -> dict[str, float]:
     """Seconds of writing the page of a run, which this version makes first."""
-    from stub import endpoint
+    from endpoints import endpoint
 
     with endpoint() as url, tempfile.TemporaryDirectory() as folder:
         file, out = Path(folder) / "cases.jsonl", Path(folder) / "run"
@@ -220,10 +220,10 @@ def report(given: argparse.Namespace) -> dict[str, float]:
 
 def profile(given: argparse.Namespace) -> dict[str, float]:
     """Percent of the processor time of calls, by what it is spent on."""
+    from endpoints import endpoint
     from engine import SIZE
     from engine import engine as whole
     from flame import stack_of, write_flame
-    from stub import endpoint
 
     from caps.cli.main import spare_collector
 

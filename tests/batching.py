@@ -11,11 +11,13 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, write_cases
+from running import run_here
 
 EXPIRED, GARBAGE, DROPPED = "expired", "garbage", "dropped"
 Fate = Callable[[dict, int], Any]
@@ -155,3 +157,25 @@ class BatchServer(ScriptedEndpoint):
         return web.Response(
             body=self.files[request.match_info["name"]].encode(), content_type="application/octet-stream"
         )
+
+
+def batch(*words):
+    return run_here("batch", *words)
+
+
+def begin(tmp_path, *words, count=4, n=8):
+    cases = write_cases(tmp_path / "cases.jsonl", count, n=n)
+    where = ("--model", "stub", "--journal", tmp_path / "journal.sqlite", "--out", tmp_path / "batch")
+    return batch("prepare", cases, *where, "--strategy", "caps", "--hard-evidence", "off", *words)
+
+
+def written(done):
+    return [Path(line) for line in done.stdout.splitlines()]
+
+
+def provide(path, fate=by_quality, start=0):
+    """Do a provider's work: output and error file beside the file of requests."""
+    output, errors = result_lines(path.read_text(), fate, start)
+    path.with_suffix(".out.jsonl").write_text("".join(f"{line}\n" for line in output))
+    path.with_suffix(".err.jsonl").write_text("".join(f"{line}\n" for line in errors))
+    return path.with_suffix(".out.jsonl"), path.with_suffix(".err.jsonl")

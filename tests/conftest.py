@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,16 +11,19 @@ from hypothesis import HealthCheck, settings
 import leftovers
 
 #: What `make slow` runs instead of `make test`: documents are executed, browsers and models are real, processes
-#: are killed, programs run into their limits. Single tests elsewhere are marked `slow` where they stand.
+#: are started from scratch, killed and kept waiting, programs run into their limits. Single tests elsewhere are
+#: marked `slow` where they stand.
 SLOW = {
-    "attacks/test_busy_machine.py", "attacks/test_ordinary_user.py", "attacks/test_shadow_modules.py", "browser",
-    "crash", "diagnostics/test_coverage.py", "examples", "graders/test_languages.py", "live",
-    "server/test_live.py",
+    "attacks/test_busy_machine.py", "attacks/test_deadlines.py", "attacks/test_ordinary_user.py",
+    "attacks/test_shadow_modules.py", "browser", "cli/test_installed.py", "crash", "diagnostics/test_coverage.py",
+    "engines/test_processes.py", "examples", "graders/test_languages.py", "journal/test_processes.py", "live",
+    "server/test_api_clients.py", "server/test_clients.py", "server/test_live.py", "server/test_process.py",
 }  # fmt: skip
 TESTS = Path(__file__).parent
+QUICK = "not slow and not long"  # as in pyproject.toml: the tests of `make test`
 
 #: Where processes are started and waited for; the rest is quick and fills the gaps at the end.
-LONG = {"cli", "crash", "test_docs.py", "test_doctor.py", "test_process.py"}
+LONG = {"attacks", "cli", "crash", "graders", "test_docs.py", "test_doctor.py", "test_plugins.py"}
 
 #: Helpers that need Linux: a fork of a Python that is ready, process groups, bubblewrap. So does what uses them.
 LINUX = {"other_platform", "sandboxing", "shell", "ready"}
@@ -30,12 +34,14 @@ settings.register_profile("same", settings.get_profile("new"), derandomize=True)
 settings.load_profile("same")
 
 
+@cache
 def modules_used_by(module):
     return {getattr(value, "__module__", "") for value in vars(module).values()}
 
 
-def needs_linux(item):
-    return not LINUX.isdisjoint(modules_used_by(item.module))
+def is_slow(path):
+    place = path.relative_to(TESTS)
+    return not SLOW.isdisjoint((place.as_posix(), place.parts[0]))
 
 
 @pytest.fixture(autouse=True)
@@ -45,13 +51,21 @@ def no_process_of_a_sandbox_is_left(request):
         yield
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Do not even import what `make test` does not run."""
+    return True if config.option.markexpr == QUICK and is_slow(collection_path) else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
     for item in items:
-        place = item.path.relative_to(TESTS)
-        if not SLOW.isdisjoint((place.as_posix(), place.parts[0])):
+        if is_slow(item.path):
             item.add_marker("slow")
-        if needs_linux(item):
+        if not LINUX.isdisjoint(modules_used_by(item.module)):
             item.add_marker("linux")
         if sys.platform != "linux" and item.get_closest_marker("linux"):
             item.add_marker(pytest.mark.skip(reason="needs Linux"))
+        if not any(map(item.get_closest_marker, ("xdist_group", "slow", "long"))):
+            # A quick file is run by one worker: what its tests share is made once.
+            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(TESTS).as_posix()))
     items.sort(key=lambda item: LONG.isdisjoint(item.path.parts))

@@ -1,10 +1,13 @@
-"""A whole run in this process, into a folder: the real `select` with a model that replies by a rule."""
+"""Commands in this process, and a whole run into a folder: the real `select` with a model that replies by a rule."""
 
 import asyncio
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
+from typer.testing import CliRunner, Result
+
+from caps.cli.main import make_app
 from caps.cli.run import Run
 from caps.config import RunConfig
 from caps.datasets.imports import open_cases
@@ -15,6 +18,14 @@ from caps.testing import better_quality_wins
 
 REPLY: list[Callable[[Request], str]] = []
 CONNECTED: list["Connected"] = []
+
+
+def run_here(*words: object) -> Result:
+    """Run `caps` in this process; mistakes are raised as they are."""
+    done = CliRunner().invoke(make_app(words[0]), [*map(str, words)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
 
 
 class Connected(ScriptedModel):

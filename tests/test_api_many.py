@@ -11,7 +11,7 @@ import pytest
 import caps
 from caps.api import BestOptions, ManyOptions, ModelOptions, SolveOptions
 from caps.config import options
-from caps.testing import ScriptedEndpoint, Status, better_quality_wins, cases, write_cases
+from caps.testing import ScriptedEndpoint, Status, better_quality_wins, cases, judge_by_quality, write_cases
 from shell import caps as command
 from shell import json_lines
 
@@ -29,15 +29,6 @@ def bare_environment(monkeypatch):
 def server():
     with ScriptedEndpoint(better_quality_wins) as running:
         yield running
-
-
-def better(problem, a, b):
-    """A judge that reads what is written after `quality=`."""
-    first, second = (float(text.partition("quality=")[2].split()[0].rstrip(",")) for text in (a, b))
-    return "TIE" if first == second else "A" if first > second else "B"
-
-
-better.full_views = True
 
 
 def winners(results):
@@ -63,7 +54,7 @@ def test_the_best_of_plain_texts(server):
 
 
 def test_best_is_async_under_its_plain_name():
-    assert asyncio.run(caps.best("What is it?", TEXTS, judge=better)).winner == 1
+    assert asyncio.run(caps.best("What is it?", TEXTS, judge=judge_by_quality)).winner == 1
 
 
 @pytest.mark.parametrize(
@@ -72,12 +63,12 @@ def test_best_is_async_under_its_plain_name():
 )
 def test_candidates_that_are_not_texts_are_refused(candidates, words):
     with pytest.raises(caps.InputError, match=words):
-        caps.best_sync("What is it?", candidates, judge=better)
+        caps.best_sync("What is it?", candidates, judge=judge_by_quality)
 
 
 def test_a_case_may_be_a_mapping_as_in_a_file():
     row = {"id": "sum", "problem": "What is it?", "candidates": TEXTS}
-    assert caps.select_sync(row, judge=better).id == "sum"
+    assert caps.select_sync(row, judge=judge_by_quality).id == "sum"
 
 
 # Keywords
@@ -110,11 +101,11 @@ def test_keywords_are_settings_of_a_run():
 
 def test_a_misspelt_keyword_is_refused_with_the_nearest_match():
     with pytest.raises(TypeError, match="unexpected keyword 'stratgy': did you mean 'strategy'"):
-        caps.select_sync(cases(1)[0], judge=better, stratgy="caps")
+        caps.select_sync(cases(1)[0], judge=judge_by_quality, stratgy="caps")
     with pytest.raises(TypeError, match="budget_total_usd"):
-        caps.best_sync("?", TEXTS, judge=better, budget_total_usd=1)
+        caps.best_sync("?", TEXTS, judge=judge_by_quality, budget_total_usd=1)
     with pytest.raises(TypeError, match="not both"):
-        caps.select_sync(cases(1)[0], judge=better, connections=1, max_connections=1)
+        caps.select_sync(cases(1)[0], judge=judge_by_quality, connections=1, max_connections=1)
 
 
 def test_the_environment_of_the_command_line_is_honoured_and_keywords_win(server, monkeypatch):
@@ -172,7 +163,7 @@ def test_many_cases_choose_as_caps_select_does_and_their_dictionaries_are_its_li
 
 def test_a_case_that_cannot_be_read_is_a_result_with_an_error():
     made = cases(2)
-    results = caps.select_many_sync([made[0], {"problem": "?"}, "text", made[1]], judge=better)
+    results = caps.select_many_sync([made[0], {"problem": "?"}, "text", made[1]], judge=judge_by_quality)
     assert [one.error is None for one in results] == [True, False, False, True]
     assert "case 2: candidates" in results[1].error
     assert "not str" in results[2].error
@@ -192,12 +183,12 @@ def breaking_off(made):
 
 def test_where_the_generator_of_cases_raises_nothing_is_lost():
     made = cases(5)
-    results = caps.select_many_sync(breaking_off(made), judge=better)
+    results = caps.select_many_sync(breaking_off(made), judge=judge_by_quality)
     assert winners(results) == [*right_ones(made), None]
     assert results[-1].error == "the cases ended early, after 5: ValueError: the file was cut"
 
     async def read():
-        async for one in caps.stream(breaking_off(made), judge=better):
+        async for one in caps.stream(breaking_off(made), judge=judge_by_quality):
             found.append(one.id)
 
     found = []
@@ -213,7 +204,7 @@ def test_a_stream_may_have_no_end_and_be_closed_early():
 
     async def first(count):
         found = []
-        async with aclosing(caps.stream(forever(), judge=better)) as results:
+        async with aclosing(caps.stream(forever(), judge=judge_by_quality)) as results:
             async for one in results:
                 found.append(one)
                 if len(found) == count:
@@ -225,8 +216,8 @@ def test_a_stream_may_have_no_end_and_be_closed_early():
 def test_something_else_than_several_cases_is_refused():
     for wrong in ("cases.jsonl", cases(1)[0], {"problem": "?"}):
         with pytest.raises(caps.InputError, match="several cases"):
-            caps.select_many_sync(wrong, judge=better)
-    assert caps.select_many_sync([], judge=better) == []
+            caps.select_many_sync(wrong, judge=judge_by_quality)
+    assert caps.select_many_sync([], judge=judge_by_quality) == []
 
 
 def test_a_key_that_is_refused_is_raised_and_one_refused_later_loses_no_result():
@@ -253,7 +244,7 @@ def test_a_case_whose_calls_all_fail_is_a_result_with_an_error_and_its_neighbour
     def picky(problem, a, b):
         if "case 1" in problem:
             raise KeyError("lost")
-        return better(problem, a, b)
+        return judge_by_quality(problem, a, b)
 
     picky.full_views = True
     results = caps.select_many_sync(made, judge=picky)
@@ -278,7 +269,7 @@ def test_cases_of_a_call_share_the_journal(server, tmp_path):
 
 
 def test_progress_is_shown_on_standard_error(capfd):
-    caps.select_many_sync(cases(3), judge=better, progress=True)
+    caps.select_many_sync(cases(3), judge=judge_by_quality, progress=True)
     shown = capfd.readouterr()
     assert "3/3" in shown.err
     assert shown.out == ""
@@ -288,7 +279,7 @@ def test_progress_is_shown_on_standard_error(capfd):
 
 
 def test_rows_are_flat_and_have_the_same_columns():
-    results = caps.select_many_sync([cases(1)[0], {"problem": "?"}], judge=better)
+    results = caps.select_many_sync([cases(1)[0], {"problem": "?"}], judge=judge_by_quality)
     good, bad = caps.rows(results)
     assert good.keys() == bad.keys()
     assert all(value is None or isinstance(value, str | int | float | bool) for value in good.values())
@@ -373,7 +364,7 @@ def test_hostile_texts_are_harmless_in_a_notebook(text):
 
 
 def test_a_notebook_shows_answer_probability_and_a_picture_of_the_scores():
-    page = caps.best_sync("What is it?", TEXTS, judge=better)._repr_html_()
+    page = caps.best_sync("What is it?", TEXTS, judge=judge_by_quality)._repr_html_()
     assert "answer: <code>2</code>" in page
     assert "probability 0." in page or "probability 1." in page
     assert page.count("<rect") == 3
@@ -381,7 +372,7 @@ def test_a_notebook_shows_answer_probability_and_a_picture_of_the_scores():
 
 @pytest.mark.parametrize("strategy", ["caps", "posterior", "knockout", "round-robin", "v1-infer", "majority"])
 def test_a_receipt_is_drawn_for_any_strategy(strategy):
-    result = caps.select_sync(cases(1)[0], judge=better, strategy=strategy)
+    result = caps.select_sync(cases(1)[0], judge=judge_by_quality, strategy=strategy)
     receipt = result.receipt()
     assert str(receipt).startswith("case case 0: candidate")
     tags = Tags()
@@ -391,7 +382,7 @@ def test_a_receipt_is_drawn_for_any_strategy(strategy):
 
 
 def test_a_result_without_a_contest_has_no_receipt():
-    failed = caps.select_many_sync([{"problem": "?"}], judge=better)[0]
+    failed = caps.select_many_sync([{"problem": "?"}], judge=judge_by_quality)[0]
     with pytest.raises(caps.InputError, match="candidates"):
         failed.receipt()
 
@@ -400,7 +391,7 @@ def test_a_result_without_a_contest_has_no_receipt():
 
 
 def worse(problem, a, b):
-    return {"A": "B", "B": "A", "TIE": "TIE"}[better(problem, a, b)]
+    return {"A": "B", "B": "A", "TIE": "TIE"}[judge_by_quality(problem, a, b)]
 
 
 worse.full_views = True
@@ -408,7 +399,7 @@ worse.full_views = True
 
 def test_results_are_compared_case_by_case_with_intervals():
     made = cases(20)
-    good, bad = (caps.select_many_sync(made, judge=judge) for judge in (better, worse))
+    good, bad = (caps.select_many_sync(made, judge=judge) for judge in (judge_by_quality, worse))
     compared = caps.compare_results(bad, good)
     assert (compared.cases, compared.different, compared.labelled) == (20, 20, 20)
     assert compared.correct == (0, 1)
@@ -432,7 +423,7 @@ def test_tokens_are_compared_as_a_ratio(server):
 
 def test_a_case_that_failed_counts_as_wrong_and_one_without_labels_does_not_count():
     labelled, bare = cases(2)[:1], caps.Case.of("?", ["quality=0.1 ", "quality=0.2 "], name="bare")
-    good = caps.select_many_sync([*labelled, bare], judge=better)
+    good = caps.select_many_sync([*labelled, bare], judge=judge_by_quality)
     bad = caps.select_many_sync([*labelled, bare], judge=lambda *_: "nonsense")
     compared = caps.compare_results(bad, good)
     assert (compared.labelled, compared.correct) == (1, (0, 1))
@@ -442,7 +433,7 @@ def test_a_case_that_failed_counts_as_wrong_and_one_without_labels_does_not_coun
 
 
 def test_lists_of_different_cases_are_not_compared():
-    results = caps.select_many_sync(cases(3), judge=better)
+    results = caps.select_many_sync(cases(3), judge=judge_by_quality)
     for first, second, words in (
         (results, results[:2], "case 2"),
         (results[:1] * 2, results[:1], "two results of case 'case 0'"),

@@ -12,17 +12,13 @@ import time
 import pytest
 
 import caps
-from caps.testing import Reply, ScriptedEndpoint, cases
+from caps.testing import Reply, ScriptedEndpoint, cases, stated_quality
 
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch):
     for name in ("CAPS_MODEL", "CAPS_BASE_URL", "OPENAI_BASE_URL", "CAPS_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-
-
-def quality(text):
-    return float(text.partition("quality=")[2].split()[0].rstrip(","))
 
 
 class Better:
@@ -38,7 +34,7 @@ class Better:
         self.asked += 1
         if self.fails is not None and "case 1" in problem:
             return self.fails()
-        first, second = quality(a), quality(b)
+        first, second = stated_quality(a), stated_quality(b)
         return "TIE" if first == second else "A" if first > second else "B"
 
 
@@ -119,7 +115,7 @@ def test_every_sync_function_works_inside_a_running_loop(call):
 
 def solved(found):
     """Whether the best of the generated answers was chosen."""
-    return quality(found.text) == max(quality(one.text) for one in found.case.candidates)
+    return stated_quality(found.text) == max(stated_quality(one.text) for one in found.case.candidates)
 
 
 def test_solve_takes_a_function_as_the_judge_and_asks_the_model_for_answers_only():

@@ -38,13 +38,13 @@ def prefers(word):
 
 
 @pytest.mark.parametrize("name", [name for name in JUDGED if name not in ("pointwise", "listwise")])
-@pytest.mark.parametrize("non_answers", NON_ANSWERS.values(), ids=NON_ANSWERS)
-def test_a_non_answer_does_not_win_by_being_repeated(name, non_answers):
-    chosen = caps.best_sync(
-        "What is the capital of France?", [*non_answers, *PARIS], judge=prefers("Paris"), strategy=name
-    )
-    assert "Paris" in chosen.text
-    assert chosen.ledger.total().calls > 0
+def test_a_non_answer_does_not_win_by_being_repeated(name):
+    for kind, non_answers in NON_ANSWERS.items():
+        chosen = caps.best_sync(
+            "What is the capital of France?", [*non_answers, *PARIS], judge=prefers("Paris"), strategy=name
+        )
+        assert "Paris" in chosen.text, kind
+        assert chosen.ledger.total().calls > 0, kind
 
 
 @pytest.mark.parametrize("answers", [["43", "41"], ["43", "43", "41"]])

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import caps as api
+from batching import batch, provide, written
 from caps.datasets.case_files import parse_case
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, is_judge, write_cases
-from cli.test_batch import batch, provide, written
 from running import CONNECTED, run_cases
+from sandboxing import needs_bubblewrap
 from server.serving import inside
 from shell import caps, json_lines
 
@@ -221,7 +222,7 @@ def contests() -> st.SearchStrategy[Contest]:
     )
 
 
-@settings(max_examples=12, derandomize=True)
+@settings(max_examples=4)
 @given(contest=contests())
 def test_random_settings_and_candidates_give_the_same_choice_everywhere(contest, tmp_path_factory):
     folder = tmp_path_factory.mktemp("doors")
@@ -252,6 +253,7 @@ def test_workers_of_a_cluster_choose_as_caps_select_does(tmp_path):
     assert of_line(json_lines(done)[0]) == wanted
 
 
+@needs_bubblewrap
 def test_programs_are_run_by_the_server_only_where_its_operator_allows_a_sandbox(tmp_path):
     programs = ("print(sum(map(int, input().split())))", "print(7)")
     row = {

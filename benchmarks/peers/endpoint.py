@@ -10,18 +10,16 @@ seen: blocks of 16 tokens, never evicted, as vLLM and SGLang keep them. Candidat
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 from aiohttp import web
 
+from caps.testing import Raw, ScriptedEndpoint, endpoint_process
 from peers.answers import Bench, Reply
 from peers.pools import N, marked_cases
 
@@ -113,55 +111,46 @@ def completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
     }
 
 
-def application(bench: Bench, latency: Latency | None) -> web.Application:
+class CountingEndpoint(ScriptedEndpoint):
     """The chat endpoint, and `/tally`, which tells what was counted and starts anew."""
-    slots = asyncio.Semaphore(latency.slots if latency else 1)
-    counter = Counter()
 
-    async def chat(request: web.Request) -> web.Response:
-        body = json.loads(await request.read())
-        reply = bench.reply(body)
+    def __init__(self, bench: Bench, latency: Latency | None) -> None:
+        super().__init__(self._answer, keep=False)
+        self._bench, self._latency = bench, latency
+        self._slots = asyncio.Semaphore(latency.slots if latency else 1)
+        self._counter = Counter()
+
+    async def _answer(self, body: Mapping[str, Any], _: int) -> Raw:
+        counter, reply = self._counter, self._bench.reply(body)
         new, written = counter.add(body, reply)
-        if latency is not None and reply.kind == "judge":
+        if self._latency is not None and reply.kind == "judge":
             counter.now += 1
             counter.most = max(counter.most, counter.now)
-            async with slots:
-                await asyncio.sleep(latency.seconds(new, written))
+            async with self._slots:
+                await asyncio.sleep(self._latency.seconds(new, written))
             counter.now -= 1
-        return web.Response(
-            body=json.dumps(completion(body, reply)).encode(), content_type="application/json"
-        )
+        return Raw(json.dumps(completion(body, reply)).encode())
 
-    async def tally(_: web.Request) -> web.Response:
-        nonlocal counter
-        told, counter = {"most": counter.most, **counter.sums}, Counter()
-        return web.json_response(told)
+    def add_routes(self, app: web.Application) -> None:
+        """Tell what was counted."""
 
-    app = web.Application(client_max_size=64 * 2**20)
-    app.router.add_post("/v1/chat/completions", chat)
-    app.router.add_get("/tally", tally)
-    return app
+        async def tally(_: web.Request) -> web.Response:
+            counter, self._counter = self._counter, Counter()
+            return web.json_response({"most": counter.most, **counter.sums})
+
+        app.router.add_get("/tally", tally)
+
+
+def make(count: int, n: int, latency: Mapping[str, Any] | None) -> CountingEndpoint:
+    """The endpoint with so many pools."""
+    return CountingEndpoint(Bench(marked_cases(count, n=n)), None if latency is None else Latency(**latency))
 
 
 @contextmanager
 def endpoint(count: int, latency: Latency | None, *, n: int = N) -> Iterator["Running"]:
     """Run the endpoint with so many pools."""
-    words = [
-        sys.executable,
-        "-m",
-        "peers.endpoint",
-        str(count),
-        str(n),
-        json.dumps(latency and asdict(latency)),
-    ]
-    folder = Path(__file__).parents[1]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder)  # noqa: S603
-    try:
-        assert process.stdout is not None  # noqa: S101
-        yield Running(f"http://127.0.0.1:{process.stdout.readline().strip()}")
-    finally:
-        process.kill()
-        process.wait()
+    with endpoint_process("peers.endpoint:make", count, n, latency and asdict(latency)) as url:
+        yield Running(url.removesuffix("/v1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,17 +168,3 @@ class Running:
         """What was counted since the last time."""
         with urlopen(f"{self.address}/tally") as response:  # noqa: S310
             return dict(json.load(response))
-
-
-async def _serve(arguments: Sequence[str]) -> None:
-    count, n, given = (json.loads(one) for one in arguments)
-    latency = None if given is None else Latency(**given)
-    runner = web.AppRunner(application(Bench(marked_cases(count, n=n)), latency), access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, backlog=2048).start()
-    print(runner.addresses[0][1], flush=True)
-    await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1:]))

@@ -8,12 +8,9 @@ nothing paid twice but what was under way, and the memory of the steady process 
 import argparse
 import asyncio
 import random
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from audit import (
@@ -27,19 +24,9 @@ from audit import (
     read_log,
 )
 from cases import lines
-from players import HERE, Stage, mortal, steady
+from players import Stage, mortal, steady
 
-
-@contextmanager
-def endpoint(log: Path, seed: int, share: float) -> Iterator[str]:
-    command = [sys.executable, str(HERE / "endpoint.py"), str(log), str(seed), str(share)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    try:
-        assert process.stdout is not None  # noqa: S101
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
-    finally:
-        process.terminate()
-        process.wait()
+from caps.testing import endpoint_process
 
 
 async def play(stage: Stage, seconds: float, mortals: int, connections: int) -> None:
@@ -100,7 +87,7 @@ def main() -> int:
         if any(folder.iterdir()):
             options.error(f"{folder} is not empty: name another folder")
         log, began = folder / "asked.txt", time.monotonic()
-        with endpoint(log, given.seed, given.faults) as url:
+        with endpoint_process("endpoint:Endpoint", str(log), given.seed, given.faults) as url:
             stage = Stage(folder, url, given.seed, lines(given.seed))
             asyncio.run(play(stage, given.minutes * 60, given.processes, given.connections))
         found = audit(stage, log, given.connections)

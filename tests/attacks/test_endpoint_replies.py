@@ -183,7 +183,6 @@ def attacks():
     return attacked(BODIES)
 
 
-@pytest.mark.xdist_group("endpoint bodies")
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body_without_end_or_a_bomb_is_an_error_of_the_endpoint_and_takes_little_memory(attacks, name):
     kind, words, taken = attacks[name]
@@ -196,7 +195,6 @@ def test_a_body_without_end_or_a_bomb_is_an_error_of_the_endpoint_and_takes_litt
     assert taken < 200  # MB; a client without limits takes all of `MOST`, and more to decode it
 
 
-@pytest.mark.xdist_group("endpoint bodies")
 def test_the_error_names_the_limit(attacks):
     for name in ("endless body", "gzip bomb", "deflate bomb", "a verdict of 20 MB", "a length of a terabyte"):
         kind, words, _ = attacks[name]
@@ -612,23 +610,13 @@ def kept(payload):
     return msgspec.json.encode([row, sanitize(reply["choices"][0])]).decode()
 
 
-@pytest.mark.parametrize(
-    "reply", [pytest.param(one, id=str(number)) for number, one in enumerate(REPLIES[::9])]
-)
-def test_a_field_of_another_type_is_left_out_or_the_reply_is_none(reply):
-    try:
-        assert isinstance(kept(json.dumps(reply).encode()), str)
-    except ValueError as error:
-        assert str(error).isprintable()
-
-
-def test_every_field_of_every_wrong_type_is_read_or_refused(tmp_path):
+def test_every_field_of_every_wrong_type_is_read_or_refused():
     read = 0
     for reply in REPLIES:
         try:
             read += bool(kept(json.dumps(reply).encode()))
-        except ValueError:
-            continue
+        except ValueError as error:
+            assert str(error).isprintable()
     assert read > len(REPLIES) / 2
 
 
@@ -859,19 +847,26 @@ SERVED = [
 ]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("reply", [pytest.param(one, id=str(number)) for number, one in enumerate(SERVED)])
-def test_no_answer_of_an_upstream_becomes_an_error_of_the_server_after_it_was_paid(reply, stream):
-    async def work(server):
-        answered = await server(
-            body=asked(stream=stream, caps={"n": 2, "strategy": "majority", "seconds": 2})
-        )
-        return answered.status, answered.body, server.log.getvalue()
+def test_no_answer_of_an_upstream_becomes_an_error_of_the_server_after_it_was_paid():
+    settings = {"n": 2, "strategy": "majority", "seconds": 2}
 
-    with ScriptedEndpoint([Raw(json.dumps(reply).encode())]) as upstream:
-        status, body, log = inside(upstream.url, work, config_={"timeout": 20})
-    assert status in {200, 502, 504}
-    assert body.decode()
+    def reply(body, _):
+        return Raw(json.dumps(SERVED[int(body["messages"][-1]["content"])]).encode())
+
+    async def work(server):
+        bodies = [
+            asked(str(number), stream=stream, caps=settings)
+            for number in range(len(SERVED))
+            for stream in (False, True)
+        ]
+        answers = await asyncio.gather(*(server(body=body) for body in bodies))
+        return zip(bodies, answers, strict=True), server.log.getvalue()
+
+    with ScriptedEndpoint(reply) as upstream:
+        answers, log = inside(upstream.url, work, config_={"timeout": 20})
+    for body, got in answers:
+        assert got.status in {200, 502, 504}, body
+        assert got.body.decode(), body
     assert "fault" not in log
 
 

@@ -80,7 +80,6 @@ def exchanged(port, raw):
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", got)], got
 
 
-@pytest.mark.xdist_group("smuggling")
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_request_whose_end_is_doubtful_is_refused_and_nothing_behind_it_is_answered(server, name):
     before = server.upstream.requests
@@ -89,7 +88,6 @@ def test_a_request_whose_end_is_doubtful_is_refused_and_nothing_behind_it_is_ans
     assert server.upstream.requests == before
 
 
-@pytest.mark.xdist_group("smuggling")
 @pytest.mark.parametrize("name", ANSWERED)
 def test_a_request_with_one_end_is_answered_once(server, name):
     statuses, got = exchanged(server.port, ANSWERED[name] + SMUGGLED)
@@ -97,7 +95,6 @@ def test_a_request_with_one_end_is_answered_once(server, name):
     assert b"It is 4." in got
 
 
-@pytest.mark.xdist_group("smuggling")
 def test_the_refusal_is_an_error_object_and_says_why(server):
     _, got = exchanged(server.port, REFUSED["both lengths"])
     head, _, body = got.partition(b"\r\n\r\n")
@@ -106,7 +103,6 @@ def test_the_refusal_is_an_error_object_and_says_why(server):
     assert "Transfer-Encoding" in json.loads(body)["error"]["message"]
 
 
-@pytest.mark.xdist_group("smuggling")
 def test_the_server_still_answers_after_all_that(server):
     statuses, got = exchanged(
         server.port, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"

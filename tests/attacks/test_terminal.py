@@ -18,6 +18,7 @@ from caps.datasets.case_files import parse_case, write_case
 from caps.reports.console import table
 from caps.server.telemetry import JsonLog
 from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
+from sandboxing import needs_bubblewrap
 from shell import caps, json_lines
 from waiting import PATIENCE
 
@@ -132,6 +133,7 @@ def server():
         yield running
 
 
+@needs_bubblewrap
 def test_caps_grade_prints_nothing_a_terminal_would_obey(cases):
     done = caps("grade", cases, "--no-journal", "--explain")
     assert done.returncode == 1
@@ -179,7 +181,7 @@ def test_what_an_endpoint_says_is_printed_harmlessly(status, tmp_path):
         else Status(status, {"error": {"message": ALL, "type": ALL}})
     )
     with ScriptedEndpoint([behaviour] * 40, models=(f"m{ALL}",)) as server:
-        where = ("--base-url", server.url, "--model", "stub", "--no-journal", "--timeout", 5)
+        where = ("--base-url", server.url, "--model", "stub", "--no-journal", "--timeout", 1)
         for words in (
             ("solve", "?", "-n", 2, *where, "--json"),
             ("list", "models", "--base-url", server.url),
@@ -257,7 +259,10 @@ SAFE_STYLES = (
 )
 
 
-@pytest.mark.parametrize("command", ["grade", "text", "import", "select", "solve", "batch", "report"])
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param("grade", marks=needs_bubblewrap), "text", "import", "select", "solve", "batch", "report"],
+)
 def test_on_a_real_terminal_only_our_own_styles_are_sent(cases, server, tmp_path, command):
     where = ("--base-url", server.url, "--model", "stub", "--no-journal", "--quiet")
     odd = tmp_path / f"code {ESCAPES['colour']}{ESCAPES['direction']}"

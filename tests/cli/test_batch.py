@@ -3,49 +3,17 @@
 import json
 import random
 import signal
-from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from batching import DROPPED, EXPIRED, GARBAGE, BatchServer, by_quality, result_lines
-from caps.cli.main import make_app
+from batching import DROPPED, EXPIRED, GARBAGE, BatchServer, batch, begin, by_quality, provide, written
 from caps.core.errors import InputError, SettingError, UnreadableJudgeError
 from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, case_line, spread, write_cases
+from running import run_here
 from shell import start
 from waiting import wait_until
 
 TOO_LONG = Status(400, {"error": {"message": "exceeds the context length"}})
-
-
-def run(*words):
-    """Run `caps` in this process; mistakes are raised as they are."""
-    done = CliRunner().invoke(make_app(words[0]), [*map(str, words)])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done
-
-
-def batch(*words):
-    return run("batch", *words)
-
-
-def begin(tmp_path, *words, count=4, n=8):
-    cases = write_cases(tmp_path / "cases.jsonl", count, n=n)
-    where = ("--model", "stub", "--journal", tmp_path / "journal.sqlite", "--out", tmp_path / "batch")
-    return batch("prepare", cases, *where, "--strategy", "caps", "--hard-evidence", "off", *words)
-
-
-def written(done):
-    return [Path(line) for line in done.stdout.splitlines()]
-
-
-def provide(path, fate=by_quality, start=0):
-    """Do a provider's work: output and error file beside the file of requests."""
-    output, errors = result_lines(path.read_text(), fate, start)
-    path.with_suffix(".out.jsonl").write_text("".join(f"{line}\n" for line in output))
-    path.with_suffix(".err.jsonl").write_text("".join(f"{line}\n" for line in errors))
-    return path.with_suffix(".out.jsonl"), path.with_suffix(".err.jsonl")
 
 
 def selections(text):
@@ -86,11 +54,11 @@ def test_step_by_step_to_the_selections_of_a_live_run(tmp_path):
             "--quiet",
         )
         journal = ("--journal", tmp_path / "journal.sqlite")
-        free = run("select", tmp_path / "cases.jsonl", *words, *journal)
+        free = run_here("select", tmp_path / "cases.jsonl", *words, *journal)
         assert server.requests == 0
-        live = run("select", tmp_path / "cases.jsonl", *words, "--no-journal")
+        live = run_here("select", tmp_path / "cases.jsonl", *words, "--no-journal")
     assert selections(done.stdout) == selections(free.stdout) == selections(live.stdout)
-    assert selections(run("replay", folder, "--quiet").stdout) == selections(live.stdout)
+    assert selections(run_here("replay", folder, "--quiet").stdout) == selections(live.stdout)
 
 
 def test_results_come_in_any_order_twice_and_with_strangers_and_failures_ride_in_the_next_file(tmp_path):
@@ -241,12 +209,12 @@ def test_select_goes_on_with_the_batch_under_way_after_ctrl_c_and_after_a_kill(t
         assert [(one["batch"], one["requests"]) for one in shown] == [("batch_0", 12)]
         server.looks = 1
         server.batches["batch_0"]["looks"] = 1
-        done = run(*words)
+        done = run_here(*words)
         assert done.exit_code == 0, done.stderr
         assert "under way already" in done.stderr
         assert server.sizes == [12, 18]
         assert max(server.paid.values()) == 1
-        live = run("select", cases, *words[6:10], "--no-journal", *words[12:])
+        live = run_here("select", cases, *words[6:10], "--no-journal", *words[12:])
     assert selections(done.stdout) == selections(live.stdout)
 
 
@@ -306,7 +274,7 @@ def test_a_new_folder_asks_again_what_could_not_be_read_and_the_old_one_does_not
 def test_the_batch_engine_stops_before_it_sends_more(tmp_path):
     with BatchServer(unreadable) as server:
         with pytest.raises(UnreadableJudgeError, match="cannot be read"):
-            run(
+            run_here(
                 "select", write_cases(tmp_path / "cases.jsonl", 4, n=8), "--engine", "batch", "--strategy", "caps",
                 "--model", "stub", "--base-url", server.url, "--journal", tmp_path / "journal.sqlite",
                 "--batch", "poll=0.01", "--hard-evidence", "off",

@@ -101,6 +101,7 @@ def test_several_processes_say_so_too(select, tmp_path):
     assert "--budget-total-tokens ended: a call reserves at least " in done.stderr
 
 
+@pytest.mark.slow
 def test_calls_that_a_deadline_cancels_are_estimated_and_marked(tmp_path):
     def behave(body, number):
         return Hang() if "BEGIN CANDIDATE" in str(body["messages"][0]["content"]) else Reply()
@@ -159,6 +160,7 @@ def test_a_call_that_was_refused_or_not_sent_costs_nothing():
     assert (attempt.cause, attempt.usage, attempt.requests) == ("time", Usage(0, 0), 0)
 
 
+@pytest.mark.slow
 def test_a_lost_sample_is_estimated(tmp_path):
     (tmp_path / "problems.jsonl").write_text(json.dumps({"id": "a", "problem": "What is it?"}) + "\n")
 

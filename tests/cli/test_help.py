@@ -87,7 +87,7 @@ def completed(line, word, shell="bash"):
     words = line.split()
     place = len(words) - 1 if word else len(words)
     environment = {"COMP_WORDS": line, "COMP_CWORD": str(place), "_CAPS_COMPLETE": f"complete_{shell}"}
-    return installed(**environment).stdout.split()
+    return caps(**environment).stdout.split()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from caps.cli.main import COMMANDS
 from caps.testing import ScriptedEndpoint, write_cases
-from cli.test_sample import answering
+from cli.generating import answering
 from logs import lm_eval, write
 from models.reward_server import RewardServer
 from running import run_cases

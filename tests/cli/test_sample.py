@@ -1,54 +1,21 @@
 import gzip
 import json
-import os
 import signal
 from collections import Counter
 
 import pytest
-from typer.testing import CliRunner
 
-from caps.cli.main import make_app
 from caps.core.errors import CapsError
-from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
+from caps.testing import Reply, ScriptedEndpoint, Status
+from cli.generating import answering
 from shell import caps, start
 from waiting import wait_until
-
-QUALITIES = (0.2, 0.9, 0.4, 0.7)
-
-
-def answering(body, number=0):
-    """Answers of different quality, by their seed; judges what it is asked to judge."""
-    if "BEGIN CANDIDATE" in body["messages"][0]["content"]:
-        return better_quality_wins(body)
-    which = body.get("seed", 1234) - 1234
-    return Reply(f"I take quality={QUALITIES[which % 4]}, so \\boxed{{{which}}}")
 
 
 @pytest.fixture
 def server():
     with ScriptedEndpoint(answering) as running:
         yield running
-
-
-@pytest.fixture
-def invoke(server, tmp_path, monkeypatch):
-    """Run a command in this process; what is wrong is raised."""
-    for name in list(os.environ):
-        if name.startswith(("CAPS_", "OPENAI_")):
-            monkeypatch.delenv(name)
-
-    def run(*words, stdin=None):
-        where = ["--model", "stub", "--journal", tmp_path / "j.sqlite"]
-        where += [] if "--base-url" in words else ["--base-url", server.url]
-        done = CliRunner().invoke(
-            make_app(), [str(word) for word in [words[0], *where, *words[1:]]], input=stdin
-        )
-        if isinstance(done.exception, CapsError):
-            raise done.exception
-        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-        return done
-
-    return run
 
 
 def write_problems(path, count, **more):

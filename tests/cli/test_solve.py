@@ -11,8 +11,14 @@ from caps.journal.store import Journal
 from caps.registry import METHODS, PRESETS, STRATEGIES, resolve
 from caps.sampling.methods import make_method, make_preset
 from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
-from cli.test_sample import answering, invoke, server  # noqa: F401
+from cli.generating import answering
 from shell import caps
+
+
+@pytest.fixture
+def server():
+    with ScriptedEndpoint(answering) as running:
+        yield running
 
 
 def test_the_answer_comes_first_and_what_it_took_goes_to_standard_error(tmp_path):
@@ -33,7 +39,7 @@ def test_the_answer_comes_first_and_what_it_took_goes_to_standard_error(tmp_path
     assert line["tokens"]["billed"] == 0
 
 
-def test_where_all_answers_agree_no_judge_is_asked(invoke, tmp_path):  # noqa: F811
+def test_where_all_answers_agree_no_judge_is_asked(invoke, tmp_path):
     with ScriptedEndpoint(
         [Reply("Surely \\boxed{4}", message={"reasoning_content": "hm, \\boxed{5}?"})]
     ) as agreed:
@@ -46,7 +52,7 @@ def test_where_all_answers_agree_no_judge_is_asked(invoke, tmp_path):  # noqa: F
     assert "guessed the domain: math" in done.stderr
 
 
-def test_another_model_may_judge_and_its_address_gets_no_key_of_the_first(invoke, server):  # noqa: F811
+def test_another_model_may_judge_and_its_address_gets_no_key_of_the_first(invoke, server):
     with ScriptedEndpoint(answering) as judge:
         done = invoke(
             "solve", "What is it?", "-n", 4, "--domain", "math", "--judge-model", "j", "--judge-base-url", judge.url,
@@ -60,7 +66,7 @@ def test_another_model_may_judge_and_its_address_gets_no_key_of_the_first(invoke
     assert all(headers["Authorization"] == "Bearer sk-mine" for headers in server.headers)
 
 
-def test_a_question_without_an_answer_exits_1_and_a_missing_one_is_asked_for(invoke, tmp_path):  # noqa: F811
+def test_a_question_without_an_answer_exits_1_and_a_missing_one_is_asked_for(invoke, tmp_path):
     with ScriptedEndpoint([Status(400, "never")]) as silent:
         done = invoke("solve", "What?", "-n", 2, "--base-url", silent.url)
     assert done.exit_code == 1
@@ -102,7 +108,7 @@ def test_from_python_a_question_is_drawn_for_and_chosen_among():
         solve_sync("What?", n=2, model="m", base_url=silent.url)
 
 
-def test_auto_generates_as_many_as_it_needs_and_keeps_the_story_for_the_report(invoke, tmp_path):  # noqa: F811
+def test_auto_generates_as_many_as_it_needs_and_keeps_the_story_for_the_report(invoke, tmp_path):
     with ScriptedEndpoint([Reply("Surely \\boxed{4}")]) as agreed:
         words = ("solve", "2 + 2?", "--n", "auto", "--domain", "math", "--base-url", agreed.url)
         done = invoke(*words, "--json", "--out", tmp_path / "run", "--price-input", 1, "--price-output", 4)
@@ -125,7 +131,7 @@ def test_auto_generates_as_many_as_it_needs_and_keeps_the_story_for_the_report(i
     assert "<h2>Timeline" in (tmp_path / "page.html").read_text()
 
 
-def test_a_folder_of_others_is_refused_before_anything_is_generated(invoke, server, tmp_path):  # noqa: F811
+def test_a_folder_of_others_is_refused_before_anything_is_generated(invoke, server, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("Dear caps")
     done = caps("solve", "2 + 2?", "--model", "stub", "--base-url", server.url, "--out", tmp_path / "mine")
@@ -135,7 +141,7 @@ def test_a_folder_of_others_is_refused_before_anything_is_generated(invoke, serv
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
 
 
-def test_a_run_with_auto_is_replayed_without_a_server_and_refused_without_its_journal(invoke, tmp_path):  # noqa: F811
+def test_a_run_with_auto_is_replayed_without_a_server_and_refused_without_its_journal(invoke, tmp_path):
     def dear(body, number=0):
         """Two answers, each as often as the other and of many words, so that a verdict is worth its price."""
         if "BEGIN CANDIDATE" in body["messages"][0]["content"]:
@@ -169,7 +175,7 @@ def test_a_run_with_auto_is_replayed_without_a_server_and_refused_without_its_jo
     assert "cannot be replayed" in lost.stderr
 
 
-def test_generators_may_stand_in_a_settings_file(invoke, tmp_path):  # noqa: F811
+def test_generators_may_stand_in_a_settings_file(invoke, tmp_path):
     with ScriptedEndpoint([Reply("Surely \\boxed{4}")]) as agreed:
         (tmp_path / "team.toml").write_text(
             '[[generator]]\nmodel = "small"\nquality = 0.5\n\n[[generator]]\nmodel = "large"\npreset = "small"\n'

@@ -68,7 +68,7 @@ def replay(journal, strategy, budget):
     return found, missing
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(
     name=st.sampled_from(["caps-r", "caps-plus", "v1-infer", "pointwise", "listwise"]),
     lengths=st.lists(st.integers(0, 80), min_size=1, max_size=5),

@@ -42,7 +42,7 @@ def setup_for(server, tmp_path, **settings):
     return config_for(server, tmp_path, engine="ray", ray_workers=WORKERS, **settings)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_in_flight_is_asked_twice(
     cluster, tmp_path, capfd
 ):
@@ -76,7 +76,7 @@ def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_
     assert capfd.readouterr().out == "", "what Ray says of a death is not a result"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_budget_of_the_run_holds_across_workers_and_a_bad_line_fails_alone(cluster, tmp_path):
     source = [InputError("cases.jsonl:1: not JSON"), *cases(12)]
     with ScriptedEndpoint(Counted(delay=0)) as server:
@@ -89,7 +89,7 @@ def test_a_budget_of_the_run_holds_across_workers_and_a_bad_line_fails_alone(clu
     assert any(one.selection.provisional for one in outcomes[1:])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_refused_key_ends_the_run_as_it_would_here_and_an_endless_source_is_not_read_to_its_end(
     cluster, tmp_path
 ):
@@ -107,7 +107,7 @@ def test_a_refused_key_ends_the_run_as_it_would_here_and_an_endless_source_is_no
     assert next(read) <= READ_AHEAD * CONNECTIONS
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_jsonl_and_parquet_come_through_ray_data_as_the_same_cases_in_order(cluster, tmp_path):
     one, other = tmp_path / "jsonl", tmp_path / "parquet"
     one.mkdir()
@@ -126,7 +126,7 @@ def test_jsonl_and_parquet_come_through_ray_data_as_the_same_cases_in_order(clus
         list(cases_for("ray", Cluster(), (tmp_path / "none.jsonl").as_uri()))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_workers_ask_every_judge_of_a_panel_and_the_journal_holds_all_replies(cluster, tmp_path):
     source = cases(3, n=5)
     with ScriptedEndpoint(better_quality_wins) as one, ScriptedEndpoint(better_quality_wins) as other:

@@ -295,7 +295,7 @@ def test_a_stated_domain_and_criteria_reach_the_judge_of_a_study(tmp_path):
     assert "did you mean 'general'" in done.stderr
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.xdist_group("llama.cpp")
 def test_the_smoke_study_runs_with_the_model_inside_the_process(tmp_path):
     words = (

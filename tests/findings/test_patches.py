@@ -220,6 +220,7 @@ def test_the_results_of_test_runners_are_read(printed, passed, failed):
     assert (ran.passed, ran.failed) == (passed, failed)
 
 
+@needs_bubblewrap
 def test_a_case_that_names_what_cannot_be_used_says_which_field(tmp_path):
     write_repository(tmp_path / "a", {"x.py": ""})
     for wrong in (

@@ -1,4 +1,5 @@
-"""A file that cannot be used is refused with its name and the way out, and nothing in it is changed."""
+"""A disk that fails, a file that is damaged or somebody else's: one message with the file and the way out, nobody is
+asked, and nothing stored is harmed."""
 
 import asyncio
 import json
@@ -7,30 +8,248 @@ import resource
 import shutil
 import sqlite3
 import subprocess
-import tempfile
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from caps.core.errors import JournalError
-from caps.journal.database import MIGRATIONS, inspect, migrate
+from caps.journal.database import inspect, migrate
 from caps.journal.records import Reply
 from caps.journal.store import Journal
+from caps.testing import Reply as Answer
 from caps.testing import ScriptedEndpoint, better_quality_wins, write_cases
-from shell import caps
+from shell import caps, caps_json, installed
 
-NOBODY = 65534
+CASES, CALLS = 10, 3  # cases of four candidates, and the calls of each
+PADDING = "so many words " * 150
 
 
-def reply(key, text="words " * 200):
-    return Reply(key, 0.0, "m", "m", "t", "d", "stop", text)
+def wordy(body, number):
+    """The better quality wins, at length."""
+    return Answer(f"{PADDING}\n{better_quality_wins(body).text}")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ScriptedEndpoint(wordy, models=("stub",)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def select(server, tmp_path_factory):
+    """Run `caps select` with this journal on the first few of the cases."""
+    cases = write_cases(tmp_path_factory.mktemp("cases") / "cases.jsonl", 4 * CASES, n=4)
+
+    def run(journal, *, limit=CASES, before=None):
+        # Without findings: those of forty cases could fill a small disk before the first reply comes in.
+        words = (
+            "select", cases, "--base-url", server.url, "--model", "stub", "--hard-evidence", "off",
+            "--journal", journal, "--strategy", "caps", "--limit", limit,
+        )  # fmt: skip
+        return caps(*words) if before is None else installed(*words, before=before)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def original(select, tmp_path_factory):
+    """A journal of ten cases, and the winners it led to."""
+    path = tmp_path_factory.mktemp("original") / "j"
+    done = select(path)
+    assert done.returncode == 0, done.stderr
+    return path, winners(done)
+
+
+@pytest.fixture
+def path(original, tmp_path):
+    return Path(shutil.copy(original[0], tmp_path / "j"))
+
+
+def winners(done):
+    return [json.loads(line)["winner"] for line in done.stdout.splitlines()]
+
+
+def told(done, path, *words):
+    """It ended with code 2 and one line that names the file and has these words."""
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("caps: ")
+    for word in (str(path), *words):
+        assert word in line
+
+
+def mount(*words):
+    """Whether this could be mounted."""
+    command = ["mount", *map(str, words)]
+    return shutil.which("mount") and not subprocess.run(command, capture_output=True, check=False).returncode
+
+
+def unmount(place):
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@contextmanager
+def read_only(place):
+    """Nobody can write there, root included."""
+    if os.geteuid():
+        mode = place.stat().st_mode
+        place.chmod(mode & ~0o222)
+        try:
+            yield
+        finally:
+            place.chmod(mode)
+        return
+    if not mount("--bind", place, place):
+        pytest.skip("for root nothing is read-only here: mounting is forbidden")
+    try:
+        assert mount("-o", "remount,bind,ro", place)
+        yield
+    finally:
+        unmount(place)
+
+
+@contextmanager
+def small_disk(place, size):
+    place.mkdir()
+    if not mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", place):
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        yield
+    finally:
+        unmount(place)
+
+
+def a_read_only_folder(path):
+    return read_only(path.parent)
+
+
+def a_directory(path):
+    path.unlink()
+    path.mkdir()
+
+
+def a_directory_in_the_place_of_the_log(path):
+    path.with_name("j-wal").mkdir()
+
+
+def a_file_that_is_no_database(path):
+    path.write_text("these are my notes, please keep them\n" * 300)
+
+
+def the_database_of_another_program(path):
+    path.unlink()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE replies (mine)")
+        other.commit()
+
+
+def a_journal_of_a_newer_version(path):
+    with closing(sqlite3.connect(path)) as later:
+        later.execute("PRAGMA user_version = 99")
+
+
+def a_damaged_first_page(path):
+    with path.open("r+b") as file:
+        file.write(b"\x00" * 100)
+
+
+def damaged_pages_in_the_middle(path):
+    with path.open("r+b") as file:
+        for page in range(4, path.stat().st_size // 4096):
+            file.seek(page * 4096)
+            file.write(b"\xff" * 64)
+
+
+FAULTS = {
+    read_only: ["writable"],
+    a_read_only_folder: ["writable"],
+    a_directory: ["is a directory"],
+    a_directory_in_the_place_of_the_log: ["cannot be opened"],
+    a_file_that_is_no_database: ["not a journal", "name another file"],
+    the_database_of_another_program: ["another program", "name another file"],
+    a_journal_of_a_newer_version: ["newer version", "upgrade caps"],
+    a_damaged_first_page: ["not a journal"],
+    damaged_pages_in_the_middle: ["damaged", "name another file", ".recover"],
+}
+
+
+@pytest.mark.parametrize(("fault", "words"), FAULTS.items(), ids=lambda value: getattr(value, "__name__", ""))
+def test_a_journal_that_cannot_be_used_ends_the_run_before_anyone_is_asked_and_is_left_as_it_is(
+    select, server, path, fault, words
+):
+    with fault(path) or nullcontext():
+        before, asked = path.is_file() and path.read_bytes(), server.requests
+        told(select(path), path, *words)
+        assert server.requests == asked
+        assert (path.is_file() and path.read_bytes()) == before
+
+
+def test_a_file_in_the_place_of_its_folder_is_named(select, server, path):
+    asked = server.requests
+    told(select(path / "j"), path / "j", "--journal")
+    assert server.requests == asked
+
+
+def test_a_journal_in_a_read_only_folder_can_still_be_looked_at(path, tmp_path):
+    with read_only(tmp_path):
+        assert caps_json("journal", "stats", "--journal", path)["replies"] == CASES * CALLS
+
+
+def goes_on(select, server, path, asked):
+    """With room again the same command finishes, and asks again only what was under way when it ended."""
+    with Journal.open(path) as journal:
+        stored = journal.stats().replies
+    assert 0 < stored < 4 * CASES * CALLS
+    assert server.requests - asked >= stored
+    again = server.requests
+    done = select(path, limit=4 * CASES)
+    assert done.returncode == 0, done.stderr
+    once_more = server.requests
+    assert winners(select(path, limit=4 * CASES)) == winners(done)
+    of_every_run = server.requests - once_more
+    assert once_more - again - of_every_run == 4 * CASES * CALLS - stored
+    return winners(done)
+
+
+def test_a_disk_that_fills_up_during_the_run(select, server, tmp_path, original):
+    disk = tmp_path / "disk"
+    with small_disk(disk, "250k"):
+        asked = server.requests
+        told(
+            select(disk / "j", limit=4 * CASES),
+            disk / "j",
+            "no space",
+            "run again",
+            "what was stored is safe",
+        )
+        assert mount("-o", "remount,size=10m", disk)
+        assert goes_on(select, server, disk / "j", asked)[:CASES] == original[1]
+
+
+def test_a_file_that_may_not_grow_any_more_during_the_run(select, server, tmp_path, original):
+    asked = server.requests
+    path = tmp_path / "j"
+    limit = (150_000, resource.RLIM_INFINITY)
+    done = select(path, limit=4 * CASES, before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+    told(done, path, "full disk", "run again", "what was stored is safe")
+    assert goes_on(select, server, path, asked)[:CASES] == original[1]
+
+
+def test_a_disk_that_was_full_before(select, server, tmp_path):
+    disk = tmp_path / "disk"
+    with small_disk(disk, "64k"):
+        (disk / "other").write_bytes(b"x" * 61_000)
+        asked = server.requests
+        told(select(disk / "j"), disk / "j", "run again")
+        assert server.requests == asked
 
 
 def append(journal, *keys):
     async def run():
         for key in keys:
-            await journal.append(reply(key))
+            await journal.append(Reply(key, 0.0, "m", "m", "t", "d", "stop", "words " * 200))
 
     asyncio.run(run())
 
@@ -40,67 +259,6 @@ def filled(path, rows=400):
     with Journal.open(path) as journal:
         append(journal, *(f"{i:05d}" for i in range(rows)))
     return path
-
-
-def fill(journal, stored):
-    """Append until it fails; `stored` are the keys that were acknowledged."""
-    for i in range(1000):
-        append(journal, f"more {i}")
-        stored.append(f"more {i}")
-
-
-def refused(path, words, **settings):
-    before = path.read_bytes() if path.is_file() else None
-    with pytest.raises(JournalError, match=words) as caught:
-        Journal.open(path, **settings)
-    assert str(path) in str(caught.value)
-    assert (path.read_bytes() if path.is_file() else None) == before
-
-
-@pytest.fixture
-def open_folder():
-    """A folder that others may enter, unlike pytest's own."""
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o777)
-    yield folder
-    folder.chmod(0o777)
-    shutil.rmtree(folder)
-
-
-@contextmanager
-def as_nobody():
-    """Without the rights of root, for whom nothing is read-only."""
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
-
-
-def test_a_directory(tmp_path):
-    refused(tmp_path, "is a directory")
-
-
-def test_a_file_in_the_place_of_its_folder(tmp_path):
-    (tmp_path / "file").write_text("x")
-    refused(tmp_path / "file" / "j", "cannot be used")
-
-
-def test_a_file_that_is_no_database(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("these are my notes, please keep them\n" * 100)
-    refused(path, "not a journal")
-
-
-def test_the_database_of_another_program(tmp_path):
-    path = tmp_path / "other.db"
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE replies (mine)")
-        other.commit()
-    refused(path, "another program")
 
 
 def test_a_file_that_another_process_is_just_making_is_not_taken_for_another_programs(tmp_path):
@@ -127,52 +285,9 @@ def test_an_empty_file_becomes_a_journal(tmp_path):
         assert journal.stats().replies == 1
 
 
-def test_a_journal_of_a_newer_version(tmp_path):
-    path = filled(tmp_path / "j", 3)
-    with closing(sqlite3.connect(path)) as later:
-        later.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
-    refused(path, "newer version.*upgrade")
-
-
-def test_a_read_only_file(open_folder):
-    path = filled(open_folder / "j", 3)
-    path.chmod(0o444)
-    with as_nobody():
-        refused(path, "writable")
-
-
-def test_a_read_only_folder(open_folder):
-    path = filled(open_folder / "j", 3)
-    path.chmod(0o666)
-    open_folder.chmod(0o555)
-    with as_nobody():
-        refused(path, "writable")
-        refused(open_folder / "new", "writable")
-
-
-def test_a_damaged_first_page(tmp_path):
-    path = filled(tmp_path / "j")
-    with path.open("r+b") as file:
-        file.write(b"\x00" * 100)
-    refused(path, "not a journal|damaged")
-
-
-def damaged(path):
-    """A journal whose pages in the middle are overwritten."""
-    filled(path)
-    with path.open("r+b") as file:
-        for page in range(4, path.stat().st_size // 4096):
-            file.seek(page * 4096)
-            file.write(b"\xff" * 64)
-    return path
-
-
-def test_a_damaged_page_in_the_middle(tmp_path):
-    refused(damaged(tmp_path / "j"), "damaged.*recover")
-
-
 def test_a_damaged_page_of_a_file_too_large_to_check_is_told_when_it_is_met(tmp_path):
-    path = damaged(tmp_path / "j")
+    path = filled(tmp_path / "j")
+    damaged_pages_in_the_middle(path)
     before = path.read_bytes()
     with Journal.open(path, checked=0) as journal:
         with pytest.raises(JournalError, match="damaged.*recover") as caught:
@@ -181,6 +296,13 @@ def test_a_damaged_page_of_a_file_too_large_to_check_is_told_when_it_is_met(tmp_
         with pytest.raises(JournalError, match="damaged"):
             append(journal, *(f"{i:05d}x" for i in range(400)))
     assert path.read_bytes() == before
+
+
+def fill(journal, stored):
+    """Append until it fails; `stored` are the keys that were acknowledged."""
+    for i in range(1000):
+        append(journal, f"more {i}")
+        stored.append(f"more {i}")
 
 
 def test_a_full_disk_is_told_and_what_was_stored_is_safe(tmp_path):
@@ -201,23 +323,6 @@ def test_a_full_disk_is_told_and_what_was_stored_is_safe(tmp_path):
         assert len(journal.get_many([*stored, "00019", "there is room again"])) == len(stored) + 2
 
 
-def test_a_disk_without_room_is_told_and_what_was_stored_is_safe(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(disk)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small disk cannot be mounted here")
-    try:
-        stored = []
-        with Journal.open(disk / "j") as journal:
-            with pytest.raises(JournalError, match="room"):
-                fill(journal, stored)
-            assert stored
-            assert len(journal.get_many(stored)) == len(stored)
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
 def test_a_journal_held_by_another_for_too_long(tmp_path):
     path = filled(tmp_path / "j", 1)
     with (
@@ -227,54 +332,40 @@ def test_a_journal_held_by_another_for_too_long(tmp_path):
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(JournalError, match="another process"):
             append(journal, "k")
-        refused(path, "another process", patience=0.1)
+        with pytest.raises(JournalError, match=f"{path}.*another process"):
+            Journal.open(path, patience=0.1)
         other.execute("ROLLBACK")
         append(journal, "k")
         assert journal.get("k") is not None
 
 
-DAMAGE = {
-    "a text that is not UTF-8": "text = CAST(x'ff41' AS TEXT)",
-    "bytes": "text = x'ff41'",
-    "another text that is not UTF-8": "finish = CAST(x'ff' AS TEXT)",
-    "tokens that are no number": "prompt_tokens = 'many'",
-    "log-probabilities that are no JSON": "logprobs = '[['",
-    "log-probabilities of another shape": "logprobs = '[7]'",
-}
+DAMAGE = (
+    "text = CAST(x'ff41' AS TEXT)",
+    "text = x'ff41'",
+    "finish = CAST(x'ff' AS TEXT)",
+    "prompt_tokens = 'many'",
+    "logprobs = '[['",
+    "logprobs = '[7]'",
+)
 
 
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_row_that_cannot_be_read_is_named_and_asked_for_again_and_the_others_are_not(tmp_path, damage):
-    cases, path = write_cases(tmp_path / "cases.jsonl", 3), tmp_path / "j.sqlite"
-    with ScriptedEndpoint(better_quality_wins) as server:
-        words = (
-            "select",
-            cases,
-            "--model",
-            "stub",
-            "--base-url",
-            server.url,
-            "--journal",
-            path,
-            "--strategy",
-            "caps",
-        )
-        first = caps(*words)
-        with closing(sqlite3.connect(path)) as connection, connection:
-            (key,) = connection.execute("SELECT key FROM replies ORDER BY key LIMIT 1").fetchone()
+def test_rows_that_cannot_be_read_are_named_and_asked_for_again_and_the_others_are_not(
+    select, server, path, original
+):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        keys = [key for (key,) in connection.execute("SELECT key FROM replies ORDER BY key")][: len(DAMAGE)]
+        for key, damage in zip(keys, DAMAGE, strict=True):
             connection.execute(f"UPDATE replies SET {damage} WHERE key = ?", (key,))
-        before = server.requests
-        second = caps(*words)
-        asked_again = server.requests - before
-        third, last = caps(*words), server.requests
-    assert second.returncode == 0, second.stderr
-    assert f"reply {key} cannot be read" in second.stderr
-    assert asked_again == 2, "the reply and the trial call of a run"
-    assert "cannot be read" not in third.stderr
-    assert last == before + 2 + 1
-    assert [json.loads(line)["winner"] for line in second.stdout.splitlines()] == [
-        json.loads(line)["winner"] for line in first.stdout.splitlines()
-    ]
+    before = server.requests
+    mended = select(path)
+    asked = server.requests - before
+    complete = select(path)
+    of_every_run = server.requests - before - asked
+    assert mended.returncode == complete.returncode == 0, mended.stderr
+    assert all(f"reply {key} cannot be read" in mended.stderr for key in keys)
+    assert asked - of_every_run == len(DAMAGE)
+    assert "cannot be read" not in complete.stderr
+    assert winners(mended) == winners(complete) == original[1]
 
 
 @pytest.mark.parametrize("damage", ["value = '{'", "value = CAST(x'ff' AS TEXT)", "value = x'00'"])

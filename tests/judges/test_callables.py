@@ -10,13 +10,12 @@ import pytest
 import caps
 from caps.judging.callables import CallableJudge
 from caps.judging.scripted import ScriptedJudge
-from caps.testing import cases
-from test_api_many import better
+from caps.testing import cases, judge_by_quality, stated_quality
 
 
 async def better_async(problem, a, b):
     await asyncio.sleep(0)
-    return better(problem, a, b)
+    return judge_by_quality(problem, a, b)
 
 
 better_async.full_views = True
@@ -32,26 +31,22 @@ class Object:
 
     def __call__(self, problem, a, b):
         self.asked += 1
-        return better(problem, a, b), caps.Usage(100, 5)
+        return judge_by_quality(problem, a, b), caps.Usage(100, 5)
 
     def rate(self, problem, a):
         self.asked += 1
-        return 1 + 9 * quality(a)
+        return 1 + 9 * stated_quality(a)
 
     async def pick(self, problem, shown):
         self.asked += 1
-        return max(range(len(shown)), key=lambda i: quality(shown[i]))
-
-
-def quality(text):
-    return float(text.partition("quality=")[2].split()[0].rstrip(","))
+        return max(range(len(shown)), key=lambda i: stated_quality(shown[i]))
 
 
 CASE = cases(1)[0]
 BEST = [one.correct for one in CASE.candidates].index(True)
 
 
-@pytest.mark.parametrize("judge", [better, better_async, Object()], ids=["sync", "async", "object"])
+@pytest.mark.parametrize("judge", [judge_by_quality, better_async, Object()], ids=["sync", "async", "object"])
 @pytest.mark.parametrize("strategy", ["posterior", "caps-r", "v1-infer", "knockout", "round-robin"])
 def test_a_function_judges_for_every_strategy_that_compares(judge, strategy):
     assert caps.select_sync(CASE, judge=judge, strategy=strategy).winner == BEST
@@ -67,7 +62,7 @@ def test_a_plain_function_that_returns_a_coroutine_is_awaited():
 
 def test_a_verdict_with_ratings_is_taken_as_it_is():
     def rated(problem, a, b):
-        return caps.Verdict(1 + 9 * quality(a), 1 + 9 * quality(b))
+        return caps.Verdict(1 + 9 * stated_quality(a), 1 + 9 * stated_quality(b))
 
     rated.full_views = True
     assert caps.select_sync(CASE, judge=rated).winner == BEST
@@ -186,7 +181,7 @@ def test_a_single_failure_does_not_spoil_the_case():
         if not failing.is_set():
             failing.set()
             raise OSError("once")
-        return better(problem, a, b)
+        return judge_by_quality(problem, a, b)
 
     judge.full_views = True
     result = caps.select_sync(CASE, judge=judge, strategy="round-robin")
@@ -304,7 +299,7 @@ def test_a_runner_takes_a_judge_object_and_a_function():
         return [outcome.selection.winner async for outcome in runner.run(cases(3))]
 
     wanted = [[one.correct for one in case.candidates].index(True) for case in cases(3)]
-    for judge in (scripted, better):
+    for judge in (scripted, judge_by_quality):
         assert (
             asyncio.run(winners(caps.Runner(caps.RunConfig(strategy="round-robin"), judge=judge))) == wanted
         )
@@ -332,7 +327,7 @@ def test_what_is_no_judge_is_refused_with_what_is_missing(judge, words):
 
 def test_a_function_cannot_judge_in_batches_or_on_a_cluster():
     async def run(engine):
-        runner = caps.Runner(caps.RunConfig(engine=engine, journal="unused.sqlite"), judge=better)
+        runner = caps.Runner(caps.RunConfig(engine=engine, journal="unused.sqlite"), judge=judge_by_quality)
         return [one async for one in runner.run([CASE])]
 
     for engine in ("batch", "ray"):
@@ -341,5 +336,5 @@ def test_a_function_cannot_judge_in_batches_or_on_a_cluster():
 
 
 def test_its_answers_say_what_it_can_be_asked():
-    assert CallableJudge(better).answers == {"pair"}
+    assert CallableJudge(judge_by_quality).answers == {"pair"}
     assert CallableJudge(Object()).answers == {"pair", "rating", "pick"}

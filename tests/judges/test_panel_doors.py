@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from batching import batch, provide, written
 from caps.config import RunConfig
 from caps.core.types import Level, Pairing, Verdict
 from caps.judging.profiles import read_panel_profile
@@ -12,7 +13,6 @@ from caps.runner import Runner
 from caps.statistics.observations import Observation
 from caps.statistics.panels import error_correlation
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, case_line, spread
-from cli.test_batch import batch, provide, written
 from judges.test_panel import Panel, opposite
 from server.serving import inside
 from shell import caps, caps_json

@@ -32,6 +32,7 @@ def measured_accuracy(model, level, count=400):
     return fmean(won)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_calibrated_to_their_accuracy(name):
     preset = PRESETS[name]
@@ -40,6 +41,7 @@ def test_presets_are_calibrated_to_their_accuracy(name):
     assert measured_accuracy(preset, Level.PARTIAL, 1200) == pytest.approx(preset.accuracy_partial, abs=0.025)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flaw",
     [{"shared_bias": 1.0}, {"position_bias": 0.8}, {"noise": 0.0}, {"noise": 1.0}, {"tie_band": 0.6}],

@@ -23,7 +23,6 @@ SUM = Case(
 )
 
 
-@pytest.mark.long
 def test_the_embedded_model_is_not_told_from_a_coin(tmp_path):
     for name in load_templates():  # in few words: one core reads a hundred tokens a second
         if name.startswith("pair"):

@@ -31,13 +31,13 @@ def test_a_rescued_player_is_announced():
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 16])
-def test_any_contest_can_be_drawn(name, n):
-    contest = played(name, n, erratic(1))
-    drawn = text(contest)
-    assert str(contest.selection.winner) in drawn
-    pairs = [ask for turn in contest.transcript for ask in turn.round.asks if isinstance(ask, Pairing)]
-    assert all(str(one) in drawn for pair in pairs for one in pair.entrants)
+def test_any_contest_can_be_drawn(name):
+    for n in (1, 2, 3, 7, 16):
+        contest = played(name, n, erratic(1))
+        drawn = text(contest)
+        assert str(contest.selection.winner) in drawn
+        pairs = [ask for turn in contest.transcript for ask in turn.round.asks if isinstance(ask, Pairing)]
+        assert all(str(entrant) in drawn for pair in pairs for entrant in pair.entrants)
 
 
 def test_a_vote_without_comparisons_is_drawn_as_bars_of_its_scores():

@@ -7,14 +7,13 @@ import re
 import aiohttp
 from aiohttp import web
 
-from batching import EXPIRED, by_quality
+from batching import EXPIRED, batch, begin, by_quality, provide, written
 from caps.cli.report import open_run
 from caps.core.types import Case, Problem
 from caps.costs.prices import Price
 from caps.reports.live import HOST, LiveReport
 from caps.runs.progress_file import ProgressFile
 from caps.testing import write_cases
-from cli.test_batch import batch, begin, provide, written
 from running import run_cases
 
 

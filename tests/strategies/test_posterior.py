@@ -326,7 +326,7 @@ def test_sprint_skips_partial_views_that_are_hardly_shorter():
 
 @pytest.mark.parametrize("names", [SPLIT, None])
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=25)
+@settings(max_examples=8)
 def test_what_would_have_followed_from_other_answers_is_what_playing_them_gives(names, seed):
     strategy, field, luck = Posterior(), field_of(16, names), Random(seed)
     contest = Contest(strategy, field)

@@ -1,4 +1,4 @@
-"""For tests of plug-ins, scripts and benchmarks: a chat endpoint that replies as it is told, and small cases.
+"""For tests of plug-ins, scripts and benchmarks: a scripted chat endpoint, a judge, and small cases.
 
     from caps.testing import ScriptedEndpoint, better_quality_wins, write_cases
 
@@ -10,7 +10,16 @@ The endpoint is a real HTTP server on a thread of its own, so subprocesses can u
 imported by the rest of caps.
 """
 
-from caps.testing.cases import QUALITY, better_quality_wins, case_line, cases, spread, write_cases
+from caps.testing.cases import (
+    QUALITY,
+    better_quality_wins,
+    case_line,
+    cases,
+    judge_by_quality,
+    spread,
+    stated_quality,
+    write_cases,
+)
 from caps.testing.endpoint import (
     Half,
     Hang,
@@ -21,6 +30,7 @@ from caps.testing.endpoint import (
     ScriptedEndpoint,
     Status,
     count_tokens,
+    endpoint_process,
 )
 from caps.testing.serving import ManyApis, RunningServer, asked, is_judge, running, upstream
 
@@ -41,9 +51,12 @@ __all__ = [
     "case_line",
     "cases",
     "count_tokens",
+    "endpoint_process",
     "is_judge",
+    "judge_by_quality",
     "running",
     "spread",
+    "stated_quality",
     "upstream",
     "write_cases",
 ]

@@ -1,4 +1,4 @@
-"""Small cases whose candidates state their quality, and a judge that reads it."""
+"""Small cases whose candidates state their quality, and judges that read it."""
 
 import json
 import re
@@ -64,6 +64,20 @@ def better_quality_wins(body: dict[str, Any], number: int = 0) -> Reply:  # noqa
         return Reply(f"<best>{1 + shown.index(max(shown))}</best>")
     winner = "TIE" if shown[0] == shown[1] else "A" if shown[0] > shown[1] else "B"
     return Reply(f"Both were read.\n<winner>{winner}</winner>\n<confidence>HIGH</confidence>")
+
+
+def stated_quality(text: str) -> float:
+    """The quality that a candidate of these cases states."""
+    return float(QUALITY.findall(text)[0].rstrip("."))
+
+
+def judge_by_quality(problem: object, a: str, b: str) -> str:  # noqa: ARG001
+    """A judge as a Python function: the higher `quality=0.7` wins."""
+    first, second = stated_quality(a), stated_quality(b)
+    return "TIE" if first == second else "A" if first > second else "B"
+
+
+judge_by_quality.full_views = True  # type: ignore[attr-defined]
 
 
 def _rating(quality: float) -> int:

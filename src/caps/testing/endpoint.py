@@ -1,19 +1,24 @@
 """A real chat-completions server on a thread of its own, which replies and fails as it is told.
 
-Give it a list of behaviours (one for each request, then the last again and again) or a function of the
-request's body and number, from 0. What must not come before something else has happened waits for it:
-`Reply("late", until=event.is_set)`.
+Give it a list of behaviours (one for each request, then the last again and again) or a function, plain or
+async, of the request's body and number, from 0. What must not come before something else has happened waits
+for it: `Reply("late", until=event.is_set)`. `endpoint_process` runs it in a process of its own.
 """
 
 import asyncio
 import json
+import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from aiohttp import web
@@ -131,15 +136,16 @@ class Hang:
 
 
 Behaviour: TypeAlias = Reply | Status | Raw | Pieces | Half | Reset | Hang
-Script: TypeAlias = Sequence[Behaviour] | Callable[[Body, int], Behaviour]
+Script: TypeAlias = Sequence[Behaviour] | Callable[[Body, int], Behaviour | Awaitable[Behaviour]]
 
 
 class ScriptedEndpoint:
     """The server; a context manager.
 
     It keeps what it was asked and answered: `requests`, `bodies`, `headers`, `tokens` (as its replies
-    reported them), `busy` and `peak` (requests under way, now and at most). `models` are listed; with
-    `check_model`, others are refused. `holds` are the forms of replies ("tags", "json") that it supports.
+    reported them), `busy` and `peak` (requests under way, now and at most); `GET /v1/spent` returns the sums.
+    Without `keep` it has the figures only, for hours of load. `models` are listed; with `check_model`, others
+    are refused. `holds` are the forms of replies ("tags", "json") that it supports.
     """
 
     def __init__(
@@ -152,6 +158,7 @@ class ScriptedEndpoint:
         port: int = 0,
         holds: Sequence[str] = (),
         context: int | None = None,
+        keep: bool = True,
     ) -> None:
         self.script = script
         self._holds = holds
@@ -159,6 +166,8 @@ class ScriptedEndpoint:
         self._models = models
         self._check_model = check_model
         self._api_key = api_key
+        self._keep = keep
+        self._forgotten = 0
         self.bodies: list[Body] = []
         self.headers: list[dict[str, str]] = []
         self.tokens = {"prompt": 0, "output": 0}
@@ -170,7 +179,7 @@ class ScriptedEndpoint:
     @property
     def requests(self) -> int:
         """How many requests there were."""
-        return len(self.bodies)
+        return len(self.bodies) + self._forgotten
 
     @property
     def url(self) -> str:
@@ -201,6 +210,7 @@ class ScriptedEndpoint:
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_get("/v1/models", self._list)
+        app.router.add_get("/v1/spent", self._spent)
         self.add_routes(app)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
@@ -217,19 +227,27 @@ class ScriptedEndpoint:
         rows = [{"id": name, **self._listed} for name in self._models]
         return web.json_response({"object": "list", "data": rows})
 
+    async def _spent(self, _: web.Request) -> web.StreamResponse:
+        spent = {"prompt_tokens": self.tokens["prompt"], "completion_tokens": self.tokens["output"]}
+        return web.json_response({"calls": self.requests, **spent})
+
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = json.loads(await request.read())
-        number = len(self.bodies)
-        self.bodies.append(body)
-        self.headers.append(dict(request.headers))
+        number = self.requests
+        if self._keep:
+            self.bodies.append(body)
+            self.headers.append(dict(request.headers))
+        else:
+            self._forgotten += 1
         self.busy += 1
         self.peak = max(self.peak, self.busy)
         try:
-            return await self._behave(request, body, number)
+            return await self.respond(request, body, number)
         finally:
             self.busy -= 1
 
-    async def _behave(self, request: web.Request, body: Body, number: int) -> web.StreamResponse:
+    async def respond(self, request: web.Request, body: Body, number: int) -> web.StreamResponse:
+        """Answer one request; a subclass may do something before and after."""
         if self._api_key and request.headers.get("Authorization") != f"Bearer {self._api_key}":
             message = f"Incorrect API key provided: {request.headers.get('Authorization')}"
             return web.json_response({"error": {"message": message, "code": "invalid_api_key"}}, status=401)
@@ -238,7 +256,7 @@ class ScriptedEndpoint:
             return web.json_response(
                 {"object": "error", "message": message, "type": "NotFoundError"}, status=404
             )
-        behaviour = self._held(body) or self._pick(body, number)
+        behaviour = self._held(body) or await self._pick(body, number)
         match behaviour:
             case Reply():
                 return await self._reply(request, behaviour, body)
@@ -266,10 +284,11 @@ class ScriptedEndpoint:
                 return Reply('{"word": "held"}' if form == "json" else "held")
         return None
 
-    def _pick(self, body: Body, number: int) -> Behaviour:
-        if callable(self.script):
-            return self.script(body, number)
-        return self.script[min(number, len(self.script) - 1)]
+    async def _pick(self, body: Body, number: int) -> Behaviour:
+        if not callable(self.script):
+            return self.script[min(number, len(self.script) - 1)]
+        behaviour = self.script(body, number)
+        return await behaviour if isinstance(behaviour, Awaitable) else behaviour
 
     async def _reply(self, request: web.Request, reply: Reply, body: Body) -> web.StreamResponse:
         await _wait_for(reply.until)
@@ -315,3 +334,34 @@ async def _wait_for(condition: Condition | None) -> None:
     end = time.monotonic() + PATIENCE
     while condition is not None and not condition() and time.monotonic() < end:
         await asyncio.sleep(0.002)
+
+
+@contextmanager
+def endpoint_process(factory: str, *arguments: object) -> Iterator[str]:
+    """Run an endpoint where it shares no interpreter with what is measured; yields its base URL.
+
+    `factory` names what makes the endpoint from the arguments, which JSON must be able to carry:
+    "package.module:function". It is imported from wherever this process imports from.
+    """
+    command = [sys.executable, "-P", "-m", "caps.testing", factory, json.dumps(arguments)]
+    places = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
+    environment = {**os.environ, "PYTHONPATH": places}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603
+    try:
+        port = "" if process.stdout is None else process.stdout.readline().strip()
+        if not port:
+            raise RuntimeError(f"the endpoint of {factory} did not start")
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def run_forever(factory: str, arguments: str) -> None:
+    """Run the endpoint that `endpoint_process` asks for, and print its port."""
+    module, _, name = factory.partition(":")
+    endpoint: ScriptedEndpoint = getattr(import_module(module), name)(*json.loads(arguments))
+    with endpoint:
+        sys.stdout.write(f"{endpoint.port}\n")
+        sys.stdout.flush()
+        threading.Event().wait()
