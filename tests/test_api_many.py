@@ -173,7 +173,7 @@ def test_a_case_that_cannot_be_read_is_a_result_with_an_error():
         (),
         None,
     )
-    assert results[1].to_dict() == {"id": "", "error": results[1].error}
+    assert results[1].to_dict() == {"id": "unreadable case 2", "error": results[1].error}
 
 
 def breaking_off(made):

@@ -102,7 +102,7 @@ def test_a_selection_is_a_span_for_each_case_with_its_questions_inside(tmp_path)
 def test_generated_answers_are_spans_and_the_words_of_an_error_are_not_sent(tmp_path) -> None:
     def refusing(body: dict, number: int):
         return (
-            Status(400, {"error": {"message": "I refuse vary"}}) if is_judge(body) else upstream(body, number)
+            Status(413, {"error": {"message": "I refuse vary"}}) if is_judge(body) else upstream(body, number)
         )
 
     with ScriptedEndpoint(refusing, models=("m",)) as stub, Collector() as collector:

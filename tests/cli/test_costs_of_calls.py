@@ -145,8 +145,14 @@ def test_a_call_whose_replies_were_lost_is_estimated_for_every_request(error):
 
 
 def test_a_call_that_was_refused_or_not_sent_costs_nothing():
-    judge, prepared = judge_with(ScriptedModel([BusyError("busy", attempts=4)])), make_prepare()(cases(1)[0])
-    (attempt,) = asyncio.run(judge.rule(prepared, PAIR)).attempts
+    model, prepared = ScriptedModel([GOOD, BusyError("busy", attempts=4)]), make_prepare()(cases(1)[0])
+    judge = judge_with(model)
+
+    async def ask_twice():
+        await judge.rule(prepared, PAIR)
+        return await judge.rule(prepared, Pairing(1, 2, Level.FULL))
+
+    (attempt,) = asyncio.run(ask_twice()).attempts
     assert (attempt.usage, attempt.requests) == (Usage(0, 0), 4)
 
     async def wait_for_budget():

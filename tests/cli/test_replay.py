@@ -1,4 +1,5 @@
 import json
+from zlib import crc32
 
 import pytest
 
@@ -179,7 +180,9 @@ def test_every_kind_of_ask_is_replayed_gaps_included(tmp_path, strategy):
     def picky(body, number):
         prompt = body["messages"][0]["content"]
         return (
-            Status(400, "no") if "quality=" in prompt and len(prompt) % 5 == 0 else better_quality_wins(body)
+            Status(413, "too long")
+            if "quality=" in prompt and crc32(prompt.encode()) % 5 == 0
+            else better_quality_wins(body)
         )
 
     cases, out = write_cases(tmp_path / "cases.jsonl", 5, n=9), tmp_path / "run"

@@ -158,7 +158,7 @@ def test_unreadable_replies_are_counted_and_the_case_still_has_an_answer(tmp_pat
         )
     (line,) = json_lines(done)
     assert line["malformed"] == 3
-    assert "unreadable replies counted as ties: 3 (no-tag 3)" in done.stderr
+    assert "unreadable replies: 9 (no-tag 9) of 9; 3 questions without a readable reply" in done.stderr
 
 
 def test_a_server_that_refuses_every_prompt_fails_the_cases_and_exits_1(tmp_path):

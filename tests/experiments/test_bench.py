@@ -238,7 +238,7 @@ def test_a_judge_that_fails_leaves_its_cases_open_and_the_exit_code_says_so(tmp_
     write_cases(tmp_path / "cases.jsonl", 1, n=2)
 
     def fail(body, _):
-        return Status(400, "no") if "quality=" in str(body) else Reply()
+        return Status(413, "too long") if "quality=" in str(body) else Reply()
 
     with ScriptedEndpoint(fail) as server:
         words = (

@@ -356,7 +356,7 @@ def test_if_all_judges_refuse_the_run_ends_as_with_one_judge(tmp_path):
 
 def test_if_no_judge_answers_the_case_fails_alone(tmp_path):
     def broken(body, number):
-        return Reply("OK") if "quality=" not in str(body) else Status(400, "cannot")
+        return Reply("OK") if "quality=" not in str(body) else Status(413, "too long")
 
     with ScriptedEndpoint(broken) as a, ScriptedEndpoint(broken) as b:
         done = Panel(tmp_path, a, b).run()

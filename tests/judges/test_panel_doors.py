@@ -165,7 +165,7 @@ def test_plan_adds_up_the_prices_and_doctor_checks_every_judge(tmp_path):
         assert rows["all"]["judges_of_an_ask"] == [2, 2]
         assert rows["cascade"]["judges_of_an_ask"] == [1, 2]
         assert rows["all"]["usd"]["mean"] == pytest.approx(3 * alone["usd"]["mean"])
-        assert rows["cascade"]["usd"]["least"] == pytest.approx(alone["usd"]["least"])
+        assert rows["cascade"]["usd"]["low"] == pytest.approx(alone["usd"]["low"])
         done = caps("doctor", "--config", panel.file, "--json")
     states = {one["name"]: (one["state"], one["found"]) for one in json.loads(done.stdout)}
     assert states["judge j0"][0] == "ok"

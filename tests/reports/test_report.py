@@ -111,7 +111,7 @@ def test_the_bracket_draws_each_elimination_game_once_and_the_way_of_everyone_re
     receipt = receipt_of(run, line, run.prepared(list(run.cases())[1]))
     picture = markup(bracket(receipt))
     games = [game.number for stage in receipt.bracket for game in stage.games]
-    assert [picture.count(f'data-game="{number}"') for number in games] == [1] * 12
+    assert [picture.count(f'data-game="{number + 1}"') for number in games] == [1] * 12
     assert picture.count(">rescued") == len(receipt.rescued)
     fates = {one.id: one.fate for one in receipt.candidates}
     assert fates[receipt.winner] == "chosen"
@@ -342,7 +342,7 @@ FEET = ("47", "47 feet", "46", "46", "45")
 def feet(tmp_path):
     """Runs of two strategies, of which only the second merges what findings show to be equal."""
     candidates = [
-        {"text": f"quality={place + 1} so \\boxed{{{answer}}}", "correct": answer.startswith("47")}
+        {"text": f"quality=0.{place + 1} so \\boxed{{{answer}}}", "correct": answer.startswith("47")}
         for place, answer in enumerate(FEET)
     ]
     case = {"id": "feet", "domain": "math", "problem": "How far?", "candidates": candidates}

@@ -28,6 +28,7 @@ from caps.core.types import Case, Level
 from caps.costs.closed_form import ViewSizes, v1_infer_calls
 from caps.datasets.case_files import read_cases
 from caps.engines.base import Outcome, in_order
+from caps.evidence.domains import domain_named
 from caps.files import file_errors
 from caps.judging.recorded import FULL_VIEW, NO_CONFIDENCE
 from caps.judging.simulated import PRESETS, SimulatedJudge
@@ -145,7 +146,7 @@ def write_shipped(folder: Path) -> Shipped:
 async def show_recorded(shipped: Shipped, config: RunConfig, *, quiet: bool) -> None:
     """Compare strategies on the recorded verdicts, draw one contest, and write the report of the default."""
     console, cases = stdout(), shipped.cases
-    programs = sum(case.domain == "code" for case in cases)
+    programs = sum(domain_named(case.domain).python_programs for case in cases)
     answers = sum(len(case.candidates) for case in cases)
     right = sum(candidate.correct is True for case in cases for candidate in case.candidates)
     console.print(
