@@ -259,9 +259,9 @@ def test_the_theme_switches_and_a_phone_needs_no_sideways_scrolling(visit):
 def test_one_case_is_readable_with_scripts_off(visit):
     page = visit("case.html", java_script_enabled=False)
     assert page.locator("svg.bracket [data-game]").count() >= 12
-    page.locator("#g0 > summary").click()
-    page.locator("#g0").get_by_text("Prompt", exact=True).click()
-    assert len(QUALITY.findall(page.locator("#g0 .fold pre").inner_text())) == 2
+    page.locator("#g1 > summary").click()
+    page.locator("#g1").get_by_text("Prompt", exact=True).click()
+    assert len(QUALITY.findall(page.locator("#g1 .fold pre").inner_text())) == 2
 
 
 def test_compared_runs_are_searched_filtered_and_opened_side_by_side(visit):
@@ -369,7 +369,7 @@ def test_axe_finds_nothing_to_complain_of(visit, axe):
     for name, place in PLACES:
         page = visit(name)
         go_to(page, place)
-        page.evaluate("document.querySelectorAll('details.fold, #g0').forEach((one) => { one.open = true; })")
+        page.evaluate("document.querySelectorAll('details.fold, #g1').forEach((one) => { one.open = true; })")
         page.evaluate(axe)
         found = page.evaluate("axe.run().then((result) => result.violations.map((one) => one.id))")
         assert found == []

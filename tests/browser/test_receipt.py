@@ -119,7 +119,7 @@ def test_a_link_opens_a_case_at_one_game_and_a_dot_of_the_picture_makes_such_a_l
     page = visit("report.html#case=sum&game=2")
     page.locator("#g2[open]").wait_for()
     assert page.locator("details.game[open]").count() == 1
-    assert page.locator("#g2 summary").inner_text().split()[0] == "2"
+    assert page.locator("#g2 > summary").inner_text().split()[0] == "2"
     page.locator("svg.beliefs circle").nth(1).click()
     page.locator("#g1[open]").wait_for()
     assert page.url.endswith("#case=sum&game=1")
@@ -145,9 +145,9 @@ def test_candidates_are_rendered_as_what_they_are_when_they_are_opened(visit):  
     assert candidate.locator("td").all_inner_texts() == ["8", "36"]
     candidate.get_by_role("button", name="As written").click()
     assert "$$\\frac{n(n+1)}" in candidate.inner_text()
-    page.locator("#g0 > summary").click()
-    page.locator("#g0 mark").first.wait_for()
-    assert {"36", "28"} <= set(page.locator("#g0 mark").all_inner_texts())
+    page.locator("#g1 > summary").click()
+    page.locator("#g1 mark").first.wait_for()
+    assert {"36", "28"} <= set(page.locator("#g1 mark").all_inner_texts())
     receipt(page, "patch")
     page.locator("#c0 summary").click()
     page.locator("#c0 .diff .added").wait_for()
@@ -188,7 +188,7 @@ def test_an_opened_receipt_serves_everyone(visit, axe, theme):  # noqa: F811
     page = visit("report.html#case=sum")
     if theme == "dark":
         page.locator("#theme").click()
-    page.evaluate("document.querySelectorAll('.fold, #g0, #c0, #c2').forEach((one) => { one.open = true; })")
+    page.evaluate("document.querySelectorAll('.fold, #g1, #c0, #c2').forEach((one) => { one.open = true; })")
     page.locator("#c0 math").first.wait_for()
     page.evaluate(axe)
     found = page.evaluate(
