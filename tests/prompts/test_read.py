@@ -5,15 +5,17 @@
 
 import json
 from collections import Counter
+from itertools import combinations
 from pathlib import Path
 from time import process_time
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps.core.types import Ask, Group, Level, Pairing, Pick, Rating, Solo, Verdict
-from caps.prompts.read import Reading, imitations, read_reply
+from caps.prompts.read import Imitation, Reading, imitations, read_coded, read_reply
 from caps.prompts.reply_forms import sentences, short_form
 from prompts.shown import ASKS, FULL, GROUP, RATINGS, SOLO
 from prompts.test_fence import any_texts
@@ -381,6 +383,21 @@ def said(entry: dict) -> dict | None:
         return {"rating": answer.value}
     assert isinstance(answer, Pick)
     return {"pick": 1 + CORPUS_ASKS["group"].entrants.index(answer.winner)}
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_reply_whose_verdicts_carry_the_code_is_read_alike_whatever_was_shown(*, truncated: bool) -> None:
+    kinds = get_args(Imitation)
+    shown = [some for size in range(len(kinds) + 1) for some in combinations(kinds, size)]
+    read_at_once = 0
+    for entry in CORPUS:
+        ask, code = CORPUS_ASKS[entry["ask"]], entry.get("code") or CODE
+        reading = read_coded(ask, entry["reply"], truncated=truncated, code=code)
+        read_at_once += reading is not None
+        for imitated in shown if reading is not None else ():
+            whole = read(ask, entry["reply"], code=code, truncated=truncated, imitated=imitated)
+            assert whole == reading, entry["reply"]
+    assert read_at_once > 20
 
 
 def test_the_corpus_is_recorded_and_written_and_of_every_kind() -> None:

@@ -51,7 +51,7 @@ from caps.judging.payment import (
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
 from caps.prompts.criteria import ByCriterion, verdicts_by_criterion
-from caps.prompts.read import Imitation, Reading, fields_of, imitations, read_reply
+from caps.prompts.read import Imitation, Reading, fields_of, imitations, read_coded, read_reply
 from caps.prompts.render import asks_for_code, find_template, render, shared_until, template_stem
 from caps.prompts.reply_forms import REPLIES, TAGS, held_to, instructions, room_for, short_form
 from caps.text_workers import TextWorkers
@@ -222,6 +222,10 @@ class LlmJudge:
         text, truncated = completion.text, completion.finish == "length"
         criteria = self._criteria(prepared, self._prompt(prepared, ask))
         apart = verdicts_by_criterion(ask, text, code, criteria) if criteria else ()
+        if code is not None and len(text) <= LONG_REPLY:
+            reading = read_coded(ask, text, truncated=truncated, code=code)
+            if reading is not None:
+                return _ReadReply(completion, reading, apart)
         read = await self._reader(prepared, ask, code, until)
         try:
             reading = await self._process(partial(read, text, truncated=truncated), len(text), until)

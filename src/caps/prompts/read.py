@@ -205,6 +205,18 @@ def read_reply(
     return Reading(None, "none", "refused" if _REFUSAL.search(spoken) else "no-tag")
 
 
+def read_coded(ask: Ask, text: str, *, truncated: bool, code: str) -> Reading | None:
+    """Read a reply in which every verdict carries the code; None if what was shown may matter (`read_reply`).
+
+    Most replies are such, and then nobody has to look for imitations in the candidates.
+    """
+    lowered = text.lower()
+    if code not in lowered or any(map(lowered.__contains__, _THOUGHT_HINTS)):
+        return None
+    reply = _Reply(ask, text, code, truncated=truncated)
+    return None if reply.depends_on_what_was_shown else reply.answer(reply.marks, retractable=True)
+
+
 def imitations(text: str, ask: Ask) -> tuple[Imitation, ...]:
     """What a judge that repeats this text, or a part of it, could be taken to do."""
     lowered = plainly(visible(text)).lower()
@@ -252,6 +264,12 @@ class _Reply:
             marks = list(self._in_object(text, 0))  # texts inside of it are no forms
         self.marks = [self._placed(marks, number) for number in range(len(marks))]
         self._prose = _without(text, self.marks)
+
+    @property
+    def depends_on_what_was_shown(self) -> bool:
+        """Whether a verdict lacks the code, or words may take one back: both may be repeated."""
+        unbound = any(mark.field in self._fields and not mark.bound for mark in self.marks)
+        return unbound or _TAKES_BACK.search(self._text) is not None
 
     def answer(self, marks: Sequence[_Mark], *, retractable: bool) -> Reading | None:
         """The answer that some of the marks give."""
