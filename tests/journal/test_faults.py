@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from caps.core.errors import JournalError
-from caps.journal.database import inspect, migrate
+from caps.journal.database import create, inspect
 from caps.journal.records import Reply
 from caps.journal.store import Journal
 from caps.testing import Reply as Answer
@@ -271,7 +271,7 @@ def test_a_file_that_another_process_is_just_making_is_not_taken_for_another_pro
             looks.append(statement)
             if len(looks) == moment:
                 with closing(sqlite3.connect(path, isolation_level=None)) as other:
-                    migrate(other)
+                    create(other)
 
         with closing(sqlite3.connect(path)) as connection:
             connection.set_trace_callback(make_it_meanwhile)

@@ -10,7 +10,6 @@ import pytest
 
 from caps.core.errors import JournalError
 from caps.core.types import Message
-from caps.journal.database import MIGRATIONS
 from caps.journal.maintenance import Removal, ReplyFilter, count, prune, read_stats, redact
 from caps.journal.records import Reply
 from caps.journal.store import Journal
@@ -146,30 +145,9 @@ def test_a_redacted_request_is_asked_anew_stored_and_may_be_redacted_again(tmp_p
     assert read_stats(path).by_model == ()
 
 
-def older(path):
-    """A journal of version 1 with a reply."""
-    item = reply("k")
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for statement in MIGRATIONS[0]:
-            connection.execute(statement)
-        connection.execute("PRAGMA user_version = 1")
-        connection.execute(f"INSERT INTO replies VALUES ({', '.join('?' * 17)})", item.row(7.0))
-    return path
-
-
-def test_a_journal_of_version_1_is_looked_at_as_it_is_and_brought_up_to_date_when_changed(tmp_path):
-    path = older(tmp_path / "j")
-    assert (read_stats(path).version, read_stats(path).replies, read_stats(path).redacted) == (1, 1, 0)
-    assert count(path, ReplyFilter()).replies == 1
-    with Journal.open(path) as journal:
-        assert journal.get("k").text == "plain"
-    assert read_stats(path).version == len(MIGRATIONS)
-    assert redact(older(tmp_path / "other"), ReplyFilter(), now=8.0).replies == 1
-
-
 def test_an_empty_file_holds_nothing(tmp_path):
     (tmp_path / "j").touch()
-    assert (read_stats(tmp_path / "j").version, read_stats(tmp_path / "j").replies) == (0, 0)
+    assert read_stats(tmp_path / "j").replies == 0
     assert count(tmp_path / "j", ReplyFilter()) == Removal()
 
 

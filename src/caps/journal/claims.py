@@ -26,7 +26,6 @@ except ImportError:  # on Windows
 LEASE_SECONDS = 600.0  # as long as a call may take by default
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.25  # seconds between two looks at a claim of another process
 _LOCK = struct.Struct("hhqqi")  # struct flock: type, whence, start, length, process
-_DIGITS = 15  # of a key, which is a hexadecimal digest: 60 bits
 _FIRST = 1  # the first byte is that of the processes which have the file open
 
 
@@ -80,13 +79,5 @@ class Claims:
 
 
 def _place(key: str) -> int:
-    """The byte that stands for a key: two keys share one as rarely as hashes of 60 bits collide."""
-    try:
-        return _FIRST + int(key[:_DIGITS], 16)
-    except ValueError:
-        return _FIRST + _hash_of(key)
-
-
-def _hash_of(key: str) -> int:
-    """A number of 60 bits, the same in every process, for a key that is no digest."""
-    return int(sha256(key.encode("utf-8", "replace")).hexdigest()[:_DIGITS], 16)
+    """The byte that stands for a key: two keys share one as rarely as hashes of 56 bits collide."""
+    return _FIRST + int.from_bytes(sha256(key.encode("utf-8", "replace")).digest()[:7], "big")

@@ -1,9 +1,8 @@
 """The SQLite file of the journal: opening it, its schema, and errors of SQLite.
 
-The schema is a list of numbered steps; the number of steps taken is the file's `user_version`. Invariants:
+Invariants:
 
-* A released step is never edited; a change is a further step.
-* A file of a newer version, or of another program, is rejected before anything in it is changed.
+* A file of another version, or of another program, is rejected before anything in it is changed.
 * An error names the file and what to do.
 """
 
@@ -63,33 +62,32 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 APPLICATION_ID = 0x63617073  # "caps": marks journals among other SQLite files
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        """CREATE TABLE replies (
-            key TEXT PRIMARY KEY, at REAL NOT NULL, model TEXT NOT NULL, served TEXT NOT NULL,
-            template TEXT NOT NULL, prompt_digest TEXT NOT NULL, finish TEXT NOT NULL, text TEXT NOT NULL,
-            reasoning TEXT NOT NULL, prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
-            cached_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, estimated INTEGER NOT NULL,
-            logprobs TEXT, latency REAL NOT NULL, attempts INTEGER NOT NULL)""",
-        """CREATE TABLE facts (
-            kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, at REAL NOT NULL,
-            PRIMARY KEY (kind, key))""",
-        f"PRAGMA application_id = {APPLICATION_ID}",
-    ),
-    (
-        # Replies without their texts. A request may be stored and redacted again, so there is no primary key.
-        """CREATE TABLE redacted (
-            key TEXT NOT NULL, at REAL NOT NULL, model TEXT NOT NULL, served TEXT NOT NULL,
-            template TEXT NOT NULL, prompt_digest TEXT NOT NULL, finish TEXT NOT NULL,
-            prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
-            reasoning_tokens INTEGER NOT NULL, estimated INTEGER NOT NULL, latency REAL NOT NULL,
-            attempts INTEGER NOT NULL, redacted_at REAL NOT NULL)""",
-    ),
+VERSION = 2  # of the schema; a change to it is a new number
+
+SCHEMA = (
+    """CREATE TABLE replies (
+        key TEXT PRIMARY KEY, at REAL NOT NULL, model TEXT NOT NULL, served TEXT NOT NULL,
+        template TEXT NOT NULL, prompt_digest TEXT NOT NULL, finish TEXT NOT NULL, text TEXT NOT NULL,
+        reasoning TEXT NOT NULL, prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
+        cached_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, estimated INTEGER NOT NULL,
+        logprobs TEXT, latency REAL NOT NULL, attempts INTEGER NOT NULL)""",
+    """CREATE TABLE facts (
+        kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (kind, key))""",
+    # Replies without their texts. A request may be stored and redacted again, so there is no primary key.
+    """CREATE TABLE redacted (
+        key TEXT NOT NULL, at REAL NOT NULL, model TEXT NOT NULL, served TEXT NOT NULL,
+        template TEXT NOT NULL, prompt_digest TEXT NOT NULL, finish TEXT NOT NULL,
+        prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+        reasoning_tokens INTEGER NOT NULL, estimated INTEGER NOT NULL, latency REAL NOT NULL,
+        attempts INTEGER NOT NULL, redacted_at REAL NOT NULL)""",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {VERSION}",
 )
 
 
 def inspect(connection: sqlite3.Connection, path: Path) -> None:
-    """Reject a file of another program or of a newer version; changes nothing."""
+    """Reject a file of another program or of another version; changes nothing."""
     # In this order: another process creates tables together with the mark; without it they are foreign.
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (owner,) = connection.execute("PRAGMA application_id").fetchone()
@@ -98,30 +96,33 @@ def inspect(connection: sqlite3.Connection, path: Path) -> None:
             f"{str(path)!r} is the SQLite file of another program, not a journal: name another file"
         )
     version = _version(connection)
-    if version > len(MIGRATIONS):
+    if version not in (0, VERSION):
+        which, advice = ("a newer", "upgrade caps") if version > VERSION else ("an older", "use that one")
         raise JournalError(
-            f"{str(path)!r} was written by a newer version of caps (journal version {version}, this one "
-            f"knows {len(MIGRATIONS)}): upgrade caps, or name another file"
+            f"{str(path)!r} was written by {which} version of caps (journal version {version}, this "
+            f"one reads {VERSION}): {advice}, or name another file"
         )
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Take the missing steps in one transaction; also checks that the file can be written."""
+def create(connection: sqlite3.Connection) -> None:
+    """Create the tables of an empty file in one transaction; also checks that the file can be written."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Read inside the transaction: another process may have taken the steps meanwhile.
-        for number in range(_version(connection), len(MIGRATIONS)):
-            for statement in MIGRATIONS[number]:
+        if is_empty(connection):  # else another process has created them meanwhile
+            for statement in SCHEMA:
                 connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {number + 1}")
-        connection.execute(
-            "UPDATE facts SET at = at WHERE 0"
-        )  # changes nothing, but fails if the file is read-only
+        # Changes nothing, but fails if the file is read-only.
+        connection.execute("UPDATE facts SET at = at WHERE 0")
         connection.execute("COMMIT")
     except sqlite3.Error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def is_empty(connection: sqlite3.Connection) -> bool:
+    """Whether a file has no tables yet."""
+    return _version(connection) == 0
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -133,9 +134,6 @@ BUSY_SECONDS = 30.0
 # Up to this size the whole file is checked for damaged pages before it is used, at about 1 ms per megabyte;
 # damage of a larger file is reported when it is met.
 MAX_CHECKED_BYTES = 256 * 2**20
-# Keys are random, so in a long journal every row changes a page of the index: the longer the log may become
-# before a checkpoint, the more rows share a page. 16 MB save a sixth of the CPU time.
-CHECKPOINT_PAGES = 4000
 
 
 def connect(path: Path, patience: float, *, create: bool, more: str = "") -> sqlite3.Connection:
@@ -160,7 +158,7 @@ def check_is_file(path: Path) -> None:
 
 
 def examine(connection: sqlite3.Connection, path: Path, *, checked: int = MAX_CHECKED_BYTES) -> None:
-    """Reject a file that is foreign, of a newer version or damaged; changes nothing."""
+    """Reject a file that is foreign, of another version or damaged; changes nothing."""
     inspect(connection, path)
     if path.stat().st_size <= checked:
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -176,18 +174,11 @@ def prepare(
     durable: bool = False,
     checked: int = MAX_CHECKED_BYTES,
 ) -> None:
-    """Check a file, then switch it to the write-ahead log and the newest schema."""
+    """Check a file, switch it to the write-ahead log, and create its tables if it is new."""
     examine(connection, path, checked=checked)
     _enable_wal(connection, path, patience)
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-    migrate(connection)
-
-
-def never_wait(connection: sqlite3.Connection) -> None:
-    """Make a connection never wait for the disk: other connections flush what it commits."""
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    create(connection)
 
 
 def _enable_wal(connection: sqlite3.Connection, path: Path, patience: float) -> None:

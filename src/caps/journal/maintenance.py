@@ -21,8 +21,10 @@ from caps.journal.database import (
     beside,
     check_is_file,
     connect,
+    create,
     examine,
     explain,
+    is_empty,
     is_unwritable,
     prepare,
 )
@@ -88,25 +90,18 @@ class Stats:
 
 
 def collect_stats(read: Read, path: Path) -> Stats:
-    """Statistics of a journal of any version; reads the whole file."""
-    present = tables(read)
+    """Statistics of a journal; reads the whole file."""
     ((version,),) = read("PRAGMA user_version", [])
-    facts = read("SELECT count(*) FROM facts", [])[0][0] if "facts" in present else 0
+    ((facts,),) = read("SELECT count(*) FROM facts", [])
     counted: dict[str, dict[str, Row]] = {}
     for table in ("replies", "redacted"):
-        if table in present:
-            for model, *figures in read(f"SELECT {_MODEL_COLUMNS} FROM {table} GROUP BY model", []):  # noqa: S608
-                counted.setdefault(model, {})[table] = tuple(figures)
+        for model, *figures in read(f"SELECT {_MODEL_COLUMNS} FROM {table} GROUP BY model", []):  # noqa: S608
+            counted.setdefault(model, {})[table] = tuple(figures)
     times = [time for rows in counted.values() for row in rows.values() for time in row[3:]]
     shares = [_model_stats(model, rows) for model, rows in counted.items()]
     shares.sort(key=lambda share: (-share.replies, -share.redacted, share.model))
     first, last = (min(times), max(times)) if times else (None, None)
     return Stats(path, size_on_disk(path), version, facts, first, last, tuple(shares))
-
-
-def tables(read: Read) -> set[str]:
-    """The tables of the file; an older version lacks some."""
-    return {name for (name,) in read("SELECT name FROM sqlite_master WHERE type = 'table'", [])}
 
 
 def size_on_disk(path: Path) -> int:
@@ -162,43 +157,41 @@ def count(path: Path, which: ReplyFilter, *, patience: float = BUSY_SECONDS) -> 
     """Count what `prune` would remove; changes nothing."""
     condition, values = which.where()
     with _open_to_read(path, patience) as read:
-        present = tables(read)
-        counted = {
+        rows = {
             table: read(f"SELECT count(*) FROM {table}{condition}", values)[0][0]  # noqa: S608
             for table in which.tables
-            if table in present
         }
-        if "replies" in present:
-            figures = f"total({_BYTES}), total(prompt_tokens), total(output_tokens)"
-            ((size, asked, written),) = read(f"SELECT {figures} FROM replies{condition}", values)  # noqa: S608
-            counted |= {"bytes": int(size), "prompt_tokens": int(asked), "output_tokens": int(written)}
-    return Removal(**counted)
+        figures = f"total({_BYTES}), total(prompt_tokens), total(output_tokens)"
+        ((size, asked, written),) = read(f"SELECT {figures} FROM replies{condition}", values)  # noqa: S608
+    return Removal(**rows, bytes=int(size), prompt_tokens=int(asked), output_tokens=int(written))
 
 
 def prune(path: Path, which: ReplyFilter, *, patience: float = BUSY_SECONDS) -> Removal:
     """Remove replies, redacted replies, and facts of that age."""
-    condition, values = which.where()
-    before = _size(path)
-    with _open_to_change(path, patience) as connection:
-        with _transaction(connection):
-            gone = {
-                table: connection.execute(f"DELETE FROM {table}{condition}", values).rowcount  # noqa: S608
-                for table in which.tables
-            }
-        _scrub(connection, path)
-    return Removal(**gone, bytes=max(0, before - size_on_disk(path)))
+    return _remove(path, which, which.tables, patience)
 
 
 def redact(path: Path, which: ReplyFilter, *, now: float, patience: float = BUSY_SECONDS) -> Removal:
     """Remove the texts of replies and keep their other fields."""
+    return _remove(path, which, ("replies",), patience, kept_at=now)
+
+
+def _remove(
+    path: Path, which: ReplyFilter, emptied: tuple[str, ...], patience: float, kept_at: float | None = None
+) -> Removal:
+    """Delete rows of tables; with `kept_at`, the figures of replies move to the table `redacted`."""
     condition, values = which.where()
     before = _size(path)
     with _open_to_change(path, patience) as connection:
         with _transaction(connection):
-            connection.execute(f"{_MOVE}{condition}", [now, *values])
-            gone = connection.execute(f"DELETE FROM replies{condition}", values).rowcount  # noqa: S608
+            if kept_at is not None:
+                connection.execute(f"{_MOVE}{condition}", [kept_at, *values])
+            gone = {
+                table: connection.execute(f"DELETE FROM {table}{condition}", values).rowcount  # noqa: S608
+                for table in emptied
+            }
         _scrub(connection, path)
-    return Removal(replies=gone, bytes=max(0, before - size_on_disk(path)))
+    return Removal(**gone, bytes=max(0, before - size_on_disk(path)))
 
 
 def _size(path: Path) -> int:
@@ -237,9 +230,14 @@ def _examined(path: Path, patience: float, more: str = "") -> sqlite3.Connection
     try:
         connection.execute("PRAGMA query_only = ON")
         examine(connection, path, checked=_WHOLE)
+        is_new = is_empty(connection)
     except BaseException:
         connection.close()
         raise
+    if is_new:  # read the tables that it would get
+        connection.close()
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        create(connection)
     return connection
 
 
