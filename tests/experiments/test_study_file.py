@@ -34,8 +34,8 @@ def written(tmp_path, text):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (("seeds = [1]", "seed = [1]"), r"study.toml: seed: no such key; did you mean 'seeds'\?"),
-        (("seeds = [1]", "seeds = [true]"), "study.toml: seeds: must be a list of whole numbers"),
+        (("seeds = [1]", "seed = [1]"), r"study.toml:3: seed: no such key; did you mean 'seeds'\?"),
+        (("seeds = [1]", "seeds = [true]"), r"study.toml:3: seeds\[0\]: must be a whole number, not True"),
         (
             ("problems = 2", "problem = 2"),
             r"suites\[0\].simulated: there is no 'problem': did you mean 'problems'",
@@ -80,9 +80,12 @@ def written(tmp_path, text):
             ('title = "t" }]', 'title = "t", metrics = ["pass"] }]'),
             r"tables\[0\].metrics: no 'pass'; did you",
         ),
-        (('title = "t" }]', 'title = "t", down = "up" }]'), r"tables\[0\].down: 'up': must be one of"),
+        (
+            ('title = "t" }]', 'title = "t", down = "up" }]'),
+            r"study.toml:7: tables\[0\].down: must be one of suites, .*, not 'up'",
+        ),
         (('title = "t" }]', 'title = "t", strategies = ["B"] }]'), r"tables\[0\].strategies: no 'B'"),
-        (('reference = "A"', 'reference = "B"'), "study.toml: reference: no 'B'"),
+        (('reference = "A"', 'reference = "B"'), "study.toml:4: reference: no 'B'"),
     ],
 )
 def test_a_mistake_is_named_with_file_and_key(tmp_path, change, complaint):
@@ -145,7 +148,7 @@ def test_a_file_may_name_several_studies(tmp_path):
     found = load_studies(STUDIES / "paper" / "all.toml")
     assert {study.path for study in found.studies} == set(PAPER)
     assert isinstance(load_studies(STUDIES / "smoke.toml"), Study)
-    with pytest.raises(SettingError, match="study.toml: studies: must be names of files"):
+    with pytest.raises(SettingError, match="study.toml:2: studies: must be names of files"):
         load_studies(written(tmp_path, 'title = "t"\nstudies = []'))
 
 

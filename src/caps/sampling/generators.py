@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
-import msgspec
+from msgspec import Meta
 
 from caps.config import Keys, RunConfig
-from caps.core.errors import SettingError
-from caps.core.settings import nearest
 from caps.costs.prices import Price, listed_price
 from caps.models.endpoints import Connector, Endpoint
 from caps.models.fleet import join_addresses
 from caps.sampling.methods import make_preset, resolve_preset
 from caps.sampling.presets import Preset
+from caps.tables import Place, Table, read_table
 
 QUALITY = 0.6
 EXPECTED = 4.0  # samples that the expected quality of a generator counts for
@@ -38,7 +38,7 @@ class Quality:
         self.right, self.seen = kept * self.right + chance, kept * self.seen + 1
 
 
-class GeneratorTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GeneratorTable(Table, frozen=True):
     """One table: a model, its address and the variable of its key, its price, its preset.
 
     `quality` is the share of its answers that is expected to be right.
@@ -51,7 +51,7 @@ class GeneratorTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     price_output: float | None = None
     price_cached: float | None = None
     preset: str = "default"
-    quality: float = QUALITY
+    quality: Annotated[float, Meta(gt=0, lt=1)] = QUALITY
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -114,22 +114,12 @@ def read_generators(tables: Sequence[Mapping[str, object]]) -> tuple[GeneratorTa
     return tuple(_read(place, table) for place, table in enumerate(tables, 1))
 
 
-def _read(place: int, table: Mapping[str, object]) -> GeneratorTable:
-    where = f"generator {place}"
-    known = GeneratorTable.__struct_fields__
-    for name in table:
-        if name not in known:
-            close = nearest(name, list(known))
-            raise SettingError(f"{where}: {name}: no such field; {close}it has {', '.join(known)}")
-    try:
-        found = msgspec.convert(dict(table), GeneratorTable)
-    except msgspec.ValidationError as error:
-        raise SettingError(f"{where}: {error}") from None
-    if not found.model.strip():
-        raise SettingError(f"{where}: model: is empty; give the name of a model")
-    if (found.price_input is None) != (found.price_output is None):
-        raise SettingError(f"{where}: a price needs both price_input and price_output")
-    if not 0 < found.quality < 1:
-        raise SettingError(f"{where}: quality = {found.quality:g}: must be between 0 and 1")
-    _ = found.price  # raises if a price is wrong
-    return found
+def _read(number: int, table: Mapping[str, object]) -> GeneratorTable:
+    place = Place(f"generator {number}")
+    generator = read_table(table, GeneratorTable, place)
+    if not generator.model.strip():
+        raise place.at("model").error("is empty; give the name of a model")
+    if (generator.price_input is None) != (generator.price_output is None):
+        raise place.error("a price needs both price_input and price_output")
+    place.check(lambda: generator.price)
+    return generator

@@ -1,10 +1,12 @@
 """Studies: suites x strategies x seeds and the tables they fill, read from TOML files."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal
+
+import msgspec
 
 from caps.building import make_strategy
 from caps.config import RunConfig, options, read_values
@@ -20,12 +22,12 @@ from caps.judging.simulated import PRESETS, JudgeModel, judge_of
 from caps.studies.metrics import METRICS
 from caps.studies.results import slug
 from caps.studies.simulation import LabelledPool, PoolModel
+from caps.tables import Place, Table, read_table
 
 SIMULATED = "simulated"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
+class Suite(Table, frozen=True):
     """Problems with candidates: a file of labelled cases, or pools the simulator makes up.
 
     `problems` is how many the paper counts, `get` the way to the file in words; `model` and `base_url`, or
@@ -44,12 +46,24 @@ class Suite:
     profile: str | None = None
     model: str | None = None
     base_url: str | None = None
-    judge: Mapping[str, Any] = field(default_factory=dict)
-    views: Mapping[str, str] = field(default_factory=dict)
+    judge: dict[str, Any] = msgspec.field(default_factory=dict)
+    views: dict[str, str] = msgspec.field(default_factory=dict)
     recorded: Path | None = None
     recorded_judge: str | None = None
     shuffle: bool = False
-    simulated: Mapping[str, Any] = field(default_factory=dict)
+    simulated: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class MethodTable(Table, frozen=True):
+    """A strategy as a study file names it; `Method` is what becomes of it."""
+
+    name: str
+    use: str = ""
+    set: dict[str, Any] = msgspec.field(default_factory=dict)
+    views: dict[str, str] = msgspec.field(default_factory=dict)
+    simulated: dict[str, Any] = msgspec.field(default_factory=dict)
+    stated: dict[str, Any] | None = None
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +90,7 @@ class Method:
         return self.output.format_map({**settings_of(self.strategy), "seed": seed})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSpec:
+class TableSpec(Table, frozen=True):
     """A table: suites, methods or strata down, the same across, some metrics in each cell.
 
     `published` holds the paper's figures by row and column; `readings` say where they cannot be right.
@@ -85,14 +98,14 @@ class TableSpec:
 
     name: str
     title: str
-    down: str = "suites"
-    across: str = "methods"
+    down: Literal["suites", "methods", "disagreements"] = "suites"
+    across: Literal["methods", "suites", "strata", "nothing"] = "methods"
     metrics: tuple[str, ...] = ("pass_at_1",)
     suites: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
+    methods: tuple[str, ...] = msgspec.field(default=(), name="strategies")
     baseline: str | None = None
     average: bool = False
-    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    published: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     readings: tuple[str, ...] = ()
 
 
@@ -135,85 +148,33 @@ class Collection:
         return self.path.stem
 
 
-# Sections of a TOML file, read strictly
+class StudyFile(Table, frozen=True):
+    """A study as its file describes it; a suite or strategy may be its name alone."""
+
+    title: str
+    suites: list[Any]
+    strategies: list[Any]
+    tables: list[Any]
+    about: str = ""
+    suites_file: str | None = None
+    seeds: tuple[int, ...] = (1234, 1235, 1236)
+    reference: str | None = None
+    judge: dict[str, Any] = msgspec.field(default_factory=dict)
+    simulated: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-T = TypeVar("T")
-KINDS = {
-    str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list",
-    dict: "a table",
-}  # fmt: skip
+class SuitesFile(Table, frozen=True):
+    """A file of suites that several studies share."""
+
+    suites: list[dict[str, Any]]
 
 
-class Section:
-    """Values to be taken one by one; `finish` refuses those left over."""
+class CollectionFile(Table, frozen=True):
+    """A file that names the files of several studies."""
 
-    def __init__(self, values: Mapping[str, Any], file: str, where: str = "") -> None:
-        self._left, self._file, self._where = dict(values), file, where
-        self._known: list[str] = []
-
-    def take(self, name: str, kind: type, default: Any = ...) -> Any:
-        """The value under a name, of this kind; required without a default."""
-        self._known.append(name)
-        if name not in self._left:
-            if default is ...:
-                raise self.wrong(name, f"is missing; {KINDS[kind]} is wanted")
-            return default
-        value = self._left.pop(name)
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise self.wrong(name, f"must be {KINDS[kind]}, not {value!r}")
-        return value
-
-    def texts(self, name: str, default: Any = ...) -> tuple[str, ...]:
-        """A list of texts."""
-        values = self.take(name, list, default)
-        for value in values:
-            if not isinstance(value, str):
-                raise self.wrong(name, f"must be a list of texts; {value!r} is none")
-        return tuple(values)
-
-    def tables(self, name: str) -> Iterator["Section"]:
-        """The tables of a list as sections; a text is a section with that name only."""
-        for place, value in enumerate(self.take(name, list)):
-            where = f"{self._where}{name}[{place}]."
-            table = {"name": value} if isinstance(value, str) else value
-            if not isinstance(table, dict):
-                raise self.wrong(f"{name}[{place}]", f"must be a table, not {value!r}")
-            yield Section(table, self._file, where)
-
-    def table(self, name: str) -> "Section":
-        """A table as a section; empty if it is absent."""
-        return Section(self.take(name, dict, {}), self._file, f"{self._where}{name}.")
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """The file, and the path of this section in it."""
-        return self._file, self._where
-
-    def rest(self) -> dict[str, Any]:
-        """All values not taken yet."""
-        left, self._left = self._left, {}
-        return left
-
-    def finish(self) -> None:
-        """Raise `SettingError` for a key that was not taken."""
-        for name in self._left:
-            raise self.wrong(
-                name, f"no such key; {nearest(name, self._known)}keys are {', '.join(self._known)}"
-            )
-
-    def wrong(self, name: str, words: str) -> SettingError:
-        """An error that names the file and the key."""
-        return SettingError(f"{self._file}: {self._where}{name}: {words}")
-
-    def checked(self, name: str, make: Callable[[], T]) -> T:
-        """Call `make` for the value under a name; a `SettingError` gets the file and the key."""
-        try:
-            return make()
-        except SettingError as error:
-            raise self.wrong(name, str(error)) from None
+    title: str
+    studies: list[str]
+    about: str = ""
 
 
 # Simulated suites: the flat settings of a study file, divided into pools, judge and strata
@@ -306,9 +267,6 @@ def _made(kind: Any, values: Mapping[str, Any]) -> Any:
 # a name alone, looked up in `suites_file`, or be `like` such a one with some keys changed.
 
 
-DOWN = ("suites", "methods", "disagreements")
-ACROSS = ("methods", "suites", "strata", "nothing")
-DEFAULT_SEEDS = [1234, 1235, 1236]
 NOT_OF_THE_JUDGE = (
     "strategy", "settings", "seed", "calibrate", "profile", "views", "domain", "journal", "engine",
 )  # fmt: skip
@@ -320,193 +278,153 @@ def load_studies(path: Path, data: Path | None = None) -> Study | Collection:
     values = read_toml(path)
     if "studies" not in values:
         return load_study(path, data)
-    section = Section(values, str(path))
-    files = [path.parent / name for name in section.texts("studies")]
-    title, about = section.take("title", str), section.take("about", str, "")
-    section.finish()
+    place = Place(str(path))
+    listed = read_table(values, CollectionFile, place)
+    files = [path.parent / name for name in listed.studies]
     if not files or len({file.stem for file in files}) < len(files):
-        raise section.wrong("studies", "must be names of files, each another one")
-    return Collection(
-        path=path, title=title, about=about, studies=tuple(load_study(file, data) for file in files)
-    )
+        raise place.at("studies").error("must be names of files, each another one")
+    studies = tuple(load_study(file, data) for file in files)
+    return Collection(path=path, title=listed.title, about=listed.about, studies=studies)
 
 
 def load_study(path: Path, data: Path | None = None) -> Study:
     """Read and check a study before anything runs; `data` is the folder of its suites' files."""
-    section = Section(read_toml(path), str(path))
-    shelf = _shelf(section, path)
-    shared = section.take("simulated", dict, {})
-    suites = tuple(_suite(one, shelf, shared, data or path.parent) for one in section.tables("suites"))
-    methods = tuple(_method(one) for one in section.tables("strategies"))
-    tables = tuple(_table(one) for one in section.tables("tables"))
-    seeds = section.take("seeds", list, DEFAULT_SEEDS)
-    if not seeds or any(not isinstance(seed, int) or isinstance(seed, bool) for seed in seeds):
-        raise section.wrong("seeds", f"must be a list of whole numbers, not {seeds!r}")
+    place = Place(str(path))
+    file = read_table(read_toml(path), StudyFile, place)
+    shelf = _shelf(path, file.suites_file)
+    folder = data or path.parent
+    if not file.seeds:
+        raise place.at("seeds").error("must be a list of whole numbers")
     study = Study(
         path=path,
-        title=section.take("title", str),
-        about=section.take("about", str, ""),
-        seeds=tuple(dict.fromkeys(seeds)),
-        suites=suites,
-        methods=methods,
-        tables=tables,
-        reference=section.take("reference", str, None),
-        judge=_judge(section.table("judge"), path),
-        simulated=shared,
+        title=file.title,
+        about=file.about,
+        seeds=tuple(dict.fromkeys(file.seeds)),
+        suites=tuple(
+            _suite(*row, shelf, file.simulated, folder) for row in _rows(file.suites, place, "suites")
+        ),
+        methods=tuple(_method(*row) for row in _rows(file.strategies, place, "strategies")),
+        tables=tuple(_table(*row) for row in _rows(file.tables, place, "tables")),
+        reference=file.reference,
+        judge=RunConfig(**_judge_values(file.judge, place.at("judge"))),
+        simulated=file.simulated,
     )
-    section.finish()
-    _check_names(study, section)
+    _check_names(study, place)
     return study
 
 
-def _shelf(section: Section, path: Path) -> dict[str, dict[str, Any]]:
+def _rows(rows: list[Any], place: Place, name: str) -> Iterator[tuple[dict[str, Any], Place]]:
+    """The tables of a list, each with its place; a text is a table with that name only."""
+    for number, row in enumerate(rows):
+        where = place.at(name, number)
+        table = {"name": row} if isinstance(row, str) else row
+        if not isinstance(table, dict):
+            raise where.error(f"must be a table, not {row!r}")
+        yield table, where
+
+
+def _shelf(path: Path, name: str | None) -> dict[str, dict[str, Any]]:
     """The suites of another file, by name."""
-    name = section.take("suites_file", str, None)
     if name is None:
         return {}
     file = path.parent / name
-    shelf = Section(read_toml(file), str(file))
-    listed = {one.take("name", str): one.rest() for one in shelf.tables("suites")}
-    shelf.finish()
-    return listed
+    place = Place(str(file))
+    listed = read_table(read_toml(file), SuitesFile, place)
+    for number, row in enumerate(listed.suites):
+        if not isinstance(row.get("name"), str):
+            raise place.at("suites", number, "name").error("is missing; a text is wanted")
+    return {row["name"]: row for row in listed.suites}
 
 
-def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str, Any], data: Path) -> Suite:
-    name = section.take("name", str)
-    like = section.take("like", str, name)
-    own = section.rest()
-    if like not in shelf and (like != name or not own):
-        raise section.wrong(
-            "name", f"no suite {like!r} in suites_file; {nearest(like, list(shelf))}there are {list(shelf)}"
-        )
+def _suite(
+    row: dict[str, Any], place: Place, shelf: dict[str, dict[str, Any]], shared: dict[str, Any], data: Path
+) -> Suite:
+    """A suite: its own table over that of the suite it is `like`, by default of the same name."""
+    name = row.get("name", "")
+    like = row.get("like", name)
+    own = {key: value for key, value in row.items() if key != "like"}
+    if like not in shelf and (like != name or own.keys() == {"name"}):
+        known = f"{nearest(like, list(shelf))}there are {list(shelf)}"
+        raise place.at("name").error(f"no suite {like!r} in suites_file; {known}")
     base = shelf.get(like, {})
-    merged = Section({**base, **own}, *section.place)
-    simulated = {**shared, **base.get("simulated", {}), **own.get("simulated", {})}
-    merged.take("simulated", dict, {})
-    judge = _suite_judge(merged.table("judge"), Path(section.place[0]))
-    views = merged.take("views", dict, {})
-    cases, recorded = merged.take("cases", str, None), merged.take("recorded", str, None)
-    suite = Suite(
-        name=name,
-        cases=None if cases is None else data / cases,
-        n=merged.take("n", int, None),
-        problems=merged.take("problems", int, None),
-        get=merged.take("get", str, ""),
-        domain=merged.take("domain", str, None),
-        profile=merged.take("profile", str, None),
-        model=merged.take("model", str, None),
-        base_url=merged.take("base_url", str, None),
-        judge=judge,
-        views=views,
-        recorded=None if recorded is None else data / recorded,
-        recorded_judge=merged.take("recorded_judge", str, None),
-        shuffle=merged.take("shuffle", bool, default=False),
-        simulated=simulated,
-    )
-    merged.finish()
-    section.checked("simulated", lambda: recipe(simulated, suite.n))
-    section.checked("views", lambda: with_views(GENERAL, views))
-    if suite.cases is None and not recipe(simulated, suite.n).count:
-        raise section.wrong("cases", "is missing: name a file of labelled cases, or simulated.problems")
+    suite = read_table({**base, **own}, Suite, place, path_of=lambda text: data / text)
+    simulated = {**shared, **base.get("simulated", {}), **suite.simulated}
+    # Whether programs run is the same for the whole study.
+    elsewhere = ("model", "base_url", "hard_evidence", "sandbox")
+    judge = _judge_values(suite.judge, place.at("judge"), elsewhere)
+    made = place.at("simulated").check(lambda: recipe(simulated, suite.n))
+    place.at("views").check(lambda: with_views(GENERAL, suite.views))
+    if suite.cases is None and not made.count:
+        raise place.at("cases").error("is missing: name a file of labelled cases, or simulated.problems")
     if suite.domain is not None:
-        section.checked("domain", lambda: domain_named(str(suite.domain)))
+        place.at("domain").check(lambda: domain_named(str(suite.domain)))
     if suite.profile is not None:
-        section.checked("profile", lambda: profile_named(str(suite.profile)))
-    return suite
+        place.at("profile").check(lambda: profile_named(str(suite.profile)))
+    return msgspec.structs.replace(suite, judge=judge, simulated=simulated)
 
 
-def _method(section: Section) -> Method:
-    name = section.take("name", str)
-    use = section.take("use", str, name)
-    changes = {key: str(value) for key, value in section.take("set", dict, {}).items()}
-    views = section.take("views", dict, {})
-    simulated = section.take("simulated", dict, {})
-    stated = section.take("stated", dict, None)
-    output = section.take("output", str, "")
-    section.finish()
-    strategy = section.checked("use", lambda: make_strategy(use, changes))
-    section.checked("views", lambda: with_views(GENERAL, views))
-    section.checked("simulated", lambda: recipe(simulated))
+def _method(row: dict[str, Any], place: Place) -> Method:
+    table = read_table(row, MethodTable, place)
+    use, changes = table.use or table.name, {key: str(value) for key, value in table.set.items()}
+    strategy = place.at("use").check(lambda: make_strategy(use, changes))
+    place.at("views").check(lambda: with_views(GENERAL, table.views))
+    place.at("simulated").check(lambda: recipe(table.simulated))
+    stated = table.stated
     if stated is not None:
-        section.checked("stated", lambda: (recipe(stated), with_profile(strategy, JudgeProfile(), use)))
+        place.at("stated").check(lambda: (recipe(stated), with_profile(strategy, JudgeProfile(), use)))
     method = Method(
-        name=name, use=use, strategy=strategy, views=views, simulated=simulated, stated=stated, output=output
-    )
+        name=table.name, use=use, strategy=strategy, views=table.views, simulated=table.simulated,
+        stated=stated, output=table.output,
+    )  # fmt: skip
     try:
-        made = method.output_name(0)
+        file = method.output_name(0)
     except (KeyError, IndexError, ValueError, AttributeError) as error:
         known = ", ".join(["seed", *settings_of(strategy)])
-        raise section.wrong("output", f"{error!r} in {output!r}: fields are {known}") from None
-    if not _FILE_NAME.fullmatch(made):
-        raise section.wrong("output", f"{made!r}: must be the name of a file: letters, digits and . _ -")
+        raise place.at("output").error(f"{error!r} in {table.output!r}: fields are {known}") from None
+    if not _FILE_NAME.fullmatch(file):
+        raise place.at("output").error(f"{file!r}: must be the name of a file: letters, digits and . _ -")
     return method
 
 
-def _table(section: Section) -> TableSpec:
-    table = TableSpec(
-        name=section.take("name", str),
-        title=section.take("title", str),
-        down=section.take("down", str, "suites"),
-        across=section.take("across", str, "methods"),
-        metrics=section.texts("metrics", ["pass_at_1"]),
-        suites=section.texts("suites", []),
-        methods=section.texts("strategies", []),
-        baseline=section.take("baseline", str, None),
-        average=section.take("average", bool, default=False),
-        published=section.take("published", dict, {}),
-        readings=section.texts("readings", []),
-    )
-    section.finish()
-    for key, value, allowed in (("down", table.down, DOWN), ("across", table.across, ACROSS)):
-        if value not in allowed:
-            raise section.wrong(key, f"{value!r}: must be one of {', '.join(allowed)}")
+def _table(row: dict[str, Any], place: Place) -> TableSpec:
+    table = read_table(row, TableSpec, place)
     for metric in table.metrics:
         if metric not in METRICS:
             known = nearest(metric, list(METRICS))
-            raise section.wrong("metrics", f"no {metric!r}; {known}there are {', '.join(METRICS)}")
+            raise place.at("metrics").error(f"no {metric!r}; {known}there are {', '.join(METRICS)}")
     return table
 
 
-def _judge(section: Section, path: Path) -> RunConfig:
-    """Which judge rules and how: settings of a run, but those that stand with a suite or strategy."""
-    return RunConfig(**_judge_values(section, path))
+def _judge_values(values: dict[str, Any], place: Place, elsewhere: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Settings of runs, but those that stand with a suite or strategy, or `elsewhere`."""
+    among = [option for option in options().values() if option.name not in (*NOT_OF_THE_JUDGE, *elsewhere)]
+    checked = place.check(lambda: read_values(values, among=among))
+    prompts = checked.get("prompts")
+    return checked if prompts is None else {**checked, "prompts": str(Path(place.source).parent / prompts)}
 
 
-def _suite_judge(section: Section, path: Path) -> dict[str, Any]:
-    """What is set otherwise for a suite; whether its programs run is the same for the whole study."""
-    return _judge_values(section, path, elsewhere=("model", "base_url", "hard_evidence", "sandbox"))
-
-
-def _judge_values(section: Section, path: Path, elsewhere: tuple[str, ...] = ()) -> dict[str, Any]:
-    among = [one for one in options().values() if one.name not in (*NOT_OF_THE_JUDGE, *elsewhere)]
-    file, where = section.place
-    values = read_values(section.rest(), where=f"{file}: {where.rstrip('.')}", among=among)
-    prompts = values.get("prompts")
-    return values if prompts is None else {**values, "prompts": str(path.parent / prompts)}
-
-
-def _check_names(study: Study, section: Section) -> None:
+def _check_names(study: Study, place: Place) -> None:
     """Check that names are unique and that references exist."""
-    named = {
+    names = {
         "suites": [suite.name for suite in study.suites],
         "strategies": [method.name for method in study.methods],
         "tables": [table.name for table in study.tables],
     }
-    for kind, names in named.items():
-        files = names if kind == "strategies" else [slug(name) for name in names]
-        if not names or len(set(files)) < len(files):
-            raise section.wrong(kind, "must be given, each under another name")
+    for kind, listed in names.items():
+        files = listed if kind == "strategies" else [slug(name) for name in listed]
+        if not listed or len(set(files)) < len(files):
+            raise place.at(kind).error("must be given, each under another name")
     outputs = [method.output_name(study.seeds[0]) for method in study.methods]
     if len(set(outputs)) < len(outputs):
         twice = next(name for name in outputs if outputs.count(name) > 1)
-        raise section.wrong("strategies", f"two would write the file {twice}: give one another output")
-    methods = named["strategies"]
-    wanted = [("reference", [study.reference] if study.reference else [], methods)]
-    for place, table in enumerate(study.tables):
-        wanted.append((f"tables[{place}].suites", list(table.suites), named["suites"]))
-        baseline = [table.baseline] if table.baseline else []
-        wanted.append((f"tables[{place}].strategies", [*table.methods, *baseline], methods))
-    for key, names, known in wanted:
-        for name in names:
-            if name not in known:
-                raise section.wrong(key, f"no {name!r}; {nearest(name, known)}there are {', '.join(known)}")
+        raise place.at("strategies").error(f"two would write the file {twice}: give one another output")
+    methods = names["strategies"]
+    references = [(place.at("reference"), [study.reference], methods)]
+    for number, table in enumerate(study.tables):
+        where = place.at("tables", number)
+        references.append((where.at("suites"), list(table.suites), names["suites"]))
+        references.append((where.at("strategies"), [*table.methods, table.baseline], methods))
+    for where, wanted, known in references:
+        for name in wanted:
+            if name is not None and name not in known:
+                raise where.error(f"no {name!r}; {nearest(name, known)}there are {', '.join(known)}")
