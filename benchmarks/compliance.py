@@ -22,7 +22,7 @@ from caps.building import load_templates, make_prepare
 from caps.core.types import Ask, Case, Level, Pairing
 from caps.datasets.imports import open_cases
 from caps.judging.base import PreparedCase
-from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.embedded import EmbeddedModel, LlamaServer
 from caps.models.weights import default_weights
 from caps.prompts.read import Imitation, imitations, read_reply
@@ -53,9 +53,9 @@ async def ask_all(
     prepared_cases: list[PreparedCase], model: EmbeddedModel, ask: Ask, options: argparse.Namespace
 ) -> list[Said]:
     """Ask about every pair."""
-    level_models = {level: LevelModel(model, "judge") for level in Level}
+    judging_model = JudgingModel(model, "judge")
     settings = JudgeSettings(reply=options.reply, max_tokens=options.max_tokens)
-    judge, found = LlmJudge(level_models, load_templates(), settings), []
+    judge, found = LlmJudge(judging_model, load_templates(), settings), []
     for prepared in prepared_cases:
         texts = [
             prepared.case.problem.text,

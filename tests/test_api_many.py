@@ -87,7 +87,7 @@ def test_every_function_spells_out_its_keywords(function):
 
 
 def test_keywords_are_settings_of_a_run():
-    named = {"api_key", "judge_api_key", "judge_api_key_e1", "judge", "connections", "progress", "n"}
+    named = {"api_key", "judge_api_key", "judge", "connections", "progress", "n"}
     taken = {
         name
         for one in (ModelOptions, BestOptions, ManyOptions, SolveOptions)
@@ -96,7 +96,7 @@ def test_keywords_are_settings_of_a_run():
     assert taken - named <= options().keys()
     groups = {"judge", "levels", "asking", "strategy", "evidence", "findings", "performance", "embedded", "journal", "price", "budget", "budget seconds", "total budget", "total budget seconds"}  # fmt: skip
     of_groups = {one.name for one in options().values() if one.group in groups}
-    assert of_groups - {"judges"} <= taken  # a panel is given as `judge=[...]`
+    assert of_groups - {"judges"} <= taken  # several judges are given as `judge=[...]`
 
 
 def test_a_misspelt_keyword_is_refused_with_the_nearest_match():

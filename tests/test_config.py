@@ -21,7 +21,6 @@ TABLES = st.fixed_dictionaries(
     optional={
         "base_url": WORDS,
         "api_key_env": WORDS,
-        "profile": st.just({"e2_high": 0.9}),
         "extra": st.dictionaries(WORDS, st.integers(), max_size=2),
         "max_tokens": st.integers(1, 99),
     },
@@ -64,11 +63,11 @@ def test_a_run_file_gives_its_config_back_and_the_config_the_file(settings, case
 def test_no_key_however_it_is_given_is_in_a_run_file(key):
     config = RunConfig(model="m", base_url=("http://localhost:1/v1",), api_key_env="MY_KEY")
     for keys in (
-        Keys(api_key=key, judge_api_key=key, judge_api_key_e1=key),
+        Keys(api_key=key, judge_api_key=key),
         Keys.find(config, environment={"MY_KEY": key, "CAPS_API_KEY": key, "CAPS_JUDGE_API_KEY": key}),
     ):
         runner = Runner(config, keys=keys)
-        assert runner.endpoints.full.api_key == key, "it is used"
+        assert runner.endpoints.judge.api_key == key, "it is used"
         assert key not in json.dumps(RunFile(config=runner.stated_config(), cases="c").to_row()), (
             "and not kept"
         )
@@ -124,7 +123,7 @@ def test_a_table_that_is_no_setting_is_refused_with_where_its_keys_belong(text, 
     path.write_text(text)
     with pytest.raises(SettingError, match=words) as refused:
         read_config_file(path, found=found)
-    only = "the only tables are batch, extra, extra_e1, models, set, settings, view, views, [[judge]] and [[generator]]"
+    only = "the only tables are batch, extra, models, set, settings, view, views, [[judge]] and [[generator]]"
     assert only in str(refused.value)
 
 

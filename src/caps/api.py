@@ -71,7 +71,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 Addresses = str | Sequence[str]
 CaseLike = Case | Mapping[str, Any]
-PanelJudgeLike = Judge | JudgeFunction | str | Mapping[str, Any]
+JudgeLike = Judge | JudgeFunction | str | Mapping[str, Any]
 
 
 class ModelOptions(TypedDict, total=False):
@@ -85,14 +85,7 @@ class ModelOptions(TypedDict, total=False):
     judge_base_url: Addresses | None
     judge_api_key: str | None
     judge_api_key_env: str
-    judge_model_e1: str | None
-    judge_base_url_e1: Addresses | None
-    judge_api_key_e1: str | None
-    judge_api_key_e1_env: str
-    judge: Judge | JudgeFunction | str | Sequence[PanelJudgeLike] | None
-    panel: Literal["all", "cascade"]
-    panel_correlation: float | None
-    panel_sure: float
+    judge: Judge | JudgeFunction | str | Sequence[JudgeLike] | None
     reward_api: str | None
     reward_template: str | Path | None
     reward_steps: Literal["last", "min", "mean"]
@@ -102,10 +95,8 @@ class ModelOptions(TypedDict, total=False):
     confidence: Literal["verbal", "logprobs", "auto"]
     max_tokens: int | None
     judge_temperature: float | None
-    max_tokens_e1: int | None
     reply: Literal["auto", "free", "tags", "json", "choice", "guided-choice", "regex"] | None
     extra: Mapping[str, object] | None
-    extra_e1: Mapping[str, object] | None
     keep_going: bool
     criteria: str | None
     vision: Literal["auto", "yes", "no"]
@@ -212,8 +203,8 @@ async def select(case: CaseLike, **keywords: Unpack[SelectOptions]) -> Selected:
     with the methods of `Model`, whose attribute `name` is its name in the journal. `judge` is a function
     `(problem, a, b) -> "A" | "B" | "TIE"`, sync or async, an object with the methods of `Judge`, or the name
     of a plug-in: then no model is needed, and `timeout` limits each of its calls. A list of them, and of
-    tables such as `{"model": "qwen3-14b", "weight": 2}`, is a panel. `settings` changes fields of the
-    strategy.
+    tables such as `{"model": "qwen3-14b", "weight": 2}`, is a judge made of these judges. `settings` changes
+    fields of the strategy.
 
     Raises `SettingError` or `InputError` for what was given, `ModelError` when the endpoint cannot be used,
     `UnreadableJudgeError` when most replies of the judge cannot be read (unless `keep_going` is true), and
@@ -342,10 +333,10 @@ def solve_sync(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solved
 
 
 #: Keywords that are not settings of `RunConfig`, or have another name there.
-_KEYS = ("api_key", "judge_api_key", "judge_api_key_e1")
+_KEYS = ("api_key", "judge_api_key")
 _RENAMED = {"n": "samples", "connections": "max_connections"}
 _OBJECTS = ("strategy", "preset", "method")
-_ADDRESSES = ("base_url", "judge_model", "judge_base_url", "judge_model_e1", "judge_base_url_e1")
+_ADDRESSES = ("base_url", "judge_model", "judge_base_url")
 
 
 _FLAG = re.compile(r"--([a-z][a-z0-9-]+)")
@@ -383,9 +374,9 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
     if model is not None:
         given["model"] = model_name(model)
         given = dict.fromkeys(_ADDRESSES) | given  # those of the environment are not meant for an object
-    members: dict[str, Any] = {}
+    judge_objects: dict[str, Any] = {}
     if isinstance(judge, list | tuple):
-        given["judges"], members = _panel(judge)
+        given["judges"], judge_objects = _several_judges(judge)
         judge = None
     objects = {name: given.pop(name) for name in _OBJECTS if not isinstance(given.get(name, ""), str)}
     fields = {_RENAMED.get(name, name) for name in known} & options().keys()
@@ -400,7 +391,7 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
         config,
         keys=found,
         judge=judge,
-        judge_objects=members,
+        judge_objects=judge_objects,
         model=model,
         generating=generating,
         warn=_log.warning,
@@ -408,8 +399,8 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
     )
 
 
-def _panel(judges: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The tables of a panel, and its objects by the names of their tables."""
+def _several_judges(judges: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The tables of several judges, and the objects among them by the names of their tables."""
     tables, objects = list[Any](), dict[str, Any]()
     for one in judges:
         if isinstance(one, str | Mapping):

@@ -9,7 +9,7 @@ against them, so they cannot disagree. Two kinds of settings are restricted:
   is found in the working directory: entering a cloned repository must not redirect a key or run code.
 
 Secrets are never fields. The config names the environment variables a key comes from; `Keys` holds the keys.
-The judges of a panel are tables (`judge_tables`), and obey the same rules. `config_options` says what an
+Several judges are tables (`judge_tables`), and obey the same rules. `config_options` says what an
 option is, and `config_sources` reads settings files and environment variables.
 """
 
@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 from caps.config_options import Option, option, options_of, switch, to_plain
 from caps.core.errors import SettingError
-from caps.core.panel import DEFAULT_CORRELATION, DEFAULT_SURE
 from caps.core.settings import nearest
 from caps.judge_tables import REPLIES, JudgeTable
 from caps.registry import (
@@ -73,7 +72,7 @@ class RunConfig:
     judge: str = option(
         DEFAULT_JUDGE,
         "What judges: model, reward (a reward server), or a plug-in such as py:module:NAME; see caps list "
-        "judges. Repeat it for a panel: --judge model=NAME --judge model=NAME,weight=2.",
+        "judges. Repeat it for several: --judge model=NAME --judge model=NAME,weight=2.",
         "judge",
         metavar="NAME",
         guarded=True,
@@ -82,36 +81,9 @@ class RunConfig:
         several="judges",
     )
     judges: tuple[JudgeTable, ...] = option(
-        (), "Judges of a panel: [[judge]] tables of a settings file.", "judge", guarded=True, plugin=True,
+        (), "Several judges: [[judge]] tables of a settings file.", "judge", guarded=True, plugin=True,
         shown=False,
     )  # fmt: skip
-    panel: str = option(
-        "all",
-        "How a panel is asked: all (every judge answers every ask) or cascade (the cheapest first, the "
-        "others where it is unsure or they disagree).",
-        "judge",
-        metavar="MODE",
-        choices=("all", "cascade"),
-    )
-    panel_correlation: float | None = option(
-        None,
-        "Correlation between the errors of two judges of a panel; the higher, the less a second one counts. "
-        f"Default: as caps diagnose measured it (--judge-profile), else {DEFAULT_CORRELATION:g}.",
-        "judge",
-        metavar="SHARE",
-        least=0,
-        most=0.95,
-        advanced=True,
-    )
-    panel_sure: float = option(
-        DEFAULT_SURE,
-        "Probability of being right at which a cascade asks no further judge.",
-        "judge",
-        metavar="SHARE",
-        least=0.5,
-        most=1,
-        advanced=True,
-    )
     judge_model: str | None = option(
         None, "Model that judges, if it is not --model.", "judge", metavar="NAME", guarded=True
     )
@@ -123,22 +95,6 @@ class RunConfig:
         "",
         "Name of the environment variable that holds the judge's key, instead of CAPS_JUDGE_API_KEY.",
         "judge",
-        metavar="NAME",
-        guarded=True,
-        advanced=True,
-    )
-    judge_model_e1: str | None = option(
-        None, "Model that judges partial views (E1), if it is not the judge of full views.", "levels",
-        metavar="NAME", guarded=True, advanced=True,
-    )  # fmt: skip
-    judge_base_url_e1: tuple[str, ...] = option(
-        (), "Address of the server of --judge-model-e1.", "levels", metavar="URL", guarded=True, shown=False,
-        advanced=True,
-    )  # fmt: skip
-    judge_api_key_e1_env: str = option(
-        "",
-        "Name of the environment variable that holds its key, instead of CAPS_JUDGE_API_KEY_E1.",
-        "levels",
         metavar="NAME",
         guarded=True,
         advanced=True,
@@ -215,14 +171,6 @@ class RunConfig:
         most=2,
         advanced=True,
     )
-    max_tokens_e1: int | None = option(
-        None,
-        "Most tokens of a reply about partial views (E1), if not --max-tokens.",
-        "asking",
-        metavar="TOKENS",
-        least=1,
-        advanced=True,
-    )
     reply: str | None = option(
         None,
         "Form of the judge's replies: free (it may explain), tags (the bare verdict), json (an object with "
@@ -237,15 +185,6 @@ class RunConfig:
     extra: Mapping[str, object] = option(
         {},
         'Extra field of every request, as JSON: reasoning_effort="low". May be repeated.',
-        "asking",
-        metavar="NAME=JSON",
-        guarded=True,
-        shown=False,
-        advanced=True,
-    )
-    extra_e1: Mapping[str, object] = option(
-        {},
-        "Extra field of requests about partial views (E1), beside those of --extra. May be repeated.",
         "asking",
         metavar="NAME=JSON",
         guarded=True,
@@ -601,8 +540,7 @@ class Keys:
 
     api_key: str | None = field(default=None, repr=False)
     judge_api_key: str | None = field(default=None, repr=False)
-    judge_api_key_e1: str | None = field(default=None, repr=False)
-    members: Mapping[str, str] = field(default_factory=dict, repr=False)  # by the variable that holds it
+    judges: Mapping[str, str] = field(default_factory=dict, repr=False)  # by the variable that holds it
     generators: tuple[str | None, ...] = field(default=(), repr=False)
 
     @classmethod
@@ -612,7 +550,6 @@ class Keys:
         *,
         api_key: str | None = None,
         judge_api_key: str | None = None,
-        judge_api_key_e1: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> "Keys":
         """The given keys, else those of the environment variables that the config names."""
@@ -628,24 +565,23 @@ class Keys:
         return cls(
             api_key=read(api_key, config.api_key_env, "CAPS_API_KEY", "OPENAI_API_KEY"),
             judge_api_key=read(judge_api_key, config.judge_api_key_env, "CAPS_JUDGE_API_KEY"),
-            judge_api_key_e1=read(judge_api_key_e1, config.judge_api_key_e1_env, "CAPS_JUDGE_API_KEY_E1"),
-            members=_member_keys(config.judges, known),
+            judges=_judge_keys(config.judges, known),
             generators=tuple(read(None, str(one.get("api_key_env") or "")) for one in config.generator),
         )
 
 
-def _member_keys(judges: Iterable[JudgeTable], known: Mapping[str, str]) -> dict[str, str]:
-    """The keys of a panel, by the names of their environment variables."""
-    found = {}
+def _judge_keys(judges: Iterable[JudgeTable], environment: Mapping[str, str]) -> dict[str, str]:
+    """The keys of several judges, by the names of their environment variables."""
+    keys = {}
     for table in judges:
-        if table.api_key_env and not known.get(table.api_key_env):
+        if table.api_key_env and not environment.get(table.api_key_env):
             raise SettingError(
-                f"{table.where}: api_key_env: environment variable {table.api_key_env!r}, which should hold "
-                "a key, is not set"
+                f"judge {table.name!r}: api_key_env: environment variable {table.api_key_env!r}, which "
+                "should hold a key, is not set"
             )
         if table.api_key_env:
-            found[table.api_key_env] = known[table.api_key_env]
-    return found
+            keys[table.api_key_env] = environment[table.api_key_env]
+    return keys
 
 
 @cache

@@ -18,7 +18,7 @@ LOCAL_FILE = "caps.toml"
 PREFIX = "CAPS_"  # of environment variables
 #: Variables of single commands and downloads, which are not settings of a run.
 OTHER_VARIABLES = {
-    "CAPS_API_KEY", "CAPS_JUDGE_API_KEY", "CAPS_JUDGE_API_KEY_E1", "CAPS_SERVER_API_KEY", "CAPS_CONFIG",
+    "CAPS_API_KEY", "CAPS_JUDGE_API_KEY", "CAPS_SERVER_API_KEY", "CAPS_CONFIG",
     "CAPS_OUT", "CAPS_MAX_USD", "CAPS_HOST", "CAPS_PORT", "CAPS_CACHE", "CAPS_MIRROR",
 }  # fmt: skip
 
@@ -75,9 +75,7 @@ def _refuse_table(path: Path, name: str, value: object) -> None:
     if not isinstance(inside, Mapping) or kind == "mapping" or listed:
         return
     if name in ("judge", "judges"):
-        raise SettingError(
-            f"{path}: [{name}]: write [[judge]], with two brackets, once for each judge of a panel"
-        )
+        raise SettingError(f"{path}: [{name}]: write [[judge]], with two brackets, once for each judge")
     tables = sorted(alias for alias, each in options_by_alias().items() if each.kind == "mapping")
     inner = [key for key in inside if key.replace("-", "_") in options_by_alias()]
     if one is not None:

@@ -78,8 +78,8 @@ def examine(
 ) -> list[Check]:
     """Run all checks; endpoints are only asked for their lists of models, which costs nothing.
 
-    A reward server, which may have no such list, scores one short answer. `judges` are those of a panel, with
-    the keys that the environment holds.
+    A reward server, which may have no such list, scores one short answer. `judges` are checked with the keys
+    that the environment holds.
     """
     served = partial(check_endpoint, model=model) if reward is None else partial(check_rewards, model, reward)
     return [
@@ -156,7 +156,7 @@ def check_endpoint(endpoint: ServerAddress | None, model: str | None = None) -> 
 
 
 def check_judge(judge: JudgeTable, environment: Mapping[str, str]) -> Check:
-    """Check that the server of a judge of a panel lists its model, with the key that its table names."""
+    """Check that the server of a judge lists its model, with the key that its table names."""
     name, variable = f"judge {judge.name}", judge.api_key_env
     if variable and not environment.get(variable):
         return Check(

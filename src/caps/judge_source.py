@@ -1,7 +1,7 @@
 """`JudgeSource`: one judge, as a config describes it, and all that is needed to ask it.
 
 A judge is an object, a plug-in or recorded verdicts (its *own* judge), a reward server, or a model. A run has
-one source, or one for each judge of a panel (`judge_panel`). What it asks is the same in both cases.
+a source for each of its judges (`judges`), and what a judge is asked does not depend on the others.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,18 +10,20 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
+from msgspec.structs import replace as changed
+
 from caps.building import make_judge, read_recorded_judge
 from caps.config import REWARD_APIS, Keys, RunConfig
 from caps.core.errors import SettingError
 from caps.core.play import AskKind, Strategy, capabilities_of
 from caps.core.secrets import shown_address
-from caps.core.types import Level, Usage
+from caps.core.types import Usage
 from caps.costs.prices import Price, listed_price
 from caps.files import read_text
 from caps.judge_tables import JudgeTable
 from caps.judging.base import Judge
 from caps.judging.callables import CallableJudge
-from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.judging.recorded import RecordedJudge
 from caps.judging.reward import RewardJudge
 from caps.models import weights
@@ -40,8 +42,8 @@ from caps.text_workers import TextWorkers
 class JudgeSource:
     """One judge of a run; see the module's docstring.
 
-    A `judge` object takes the place of what the config names. `found_reply` is the form that its servers
-    hold replies to, once `probe` has found it out.
+    `table` has its name, weight and level among several judges. A `judge` object takes the place of what the
+    config names. `found_reply` is the form that its servers hold replies to, once `probe` has found it out.
     """
 
     def __init__(
@@ -49,12 +51,13 @@ class JudgeSource:
         config: RunConfig,
         keys: Keys,
         *,
+        table: JudgeTable,
         judge: Judge | None,
         connector: Connector,
         vision: VisionTests,
-        found_reply: str | None = None,
     ) -> None:
-        self.config, self.found_reply = config, found_reply
+        self.config, self.table = config, table
+        self.found_reply: str | None = None
         self._keys, self._given, self._connector, self._vision = keys, judge, connector, vision
 
     # Which judge it is
@@ -93,7 +96,7 @@ class JudgeSource:
         """The name of the judge: its model, its recorded name, or its class."""
         judge = self.own_judge
         if judge is None:
-            return self.endpoints.full.model
+            return self.endpoints.judge.model
         return getattr(judge, "name", None) or path_of_class(judge)
 
     @cached_property
@@ -111,7 +114,7 @@ class JudgeSource:
         """The token price as stated, or from the price list."""
         if not self.uses_price_list:
             return self.stated_price
-        return listed_price(self.endpoints.full.model, self.endpoints.full.base_url)
+        return listed_price(self.endpoints.judge.model, self.endpoints.judge.base_url)
 
     @property
     def uses_price_list(self) -> bool:
@@ -123,22 +126,12 @@ class JudgeSource:
     # How it is asked
 
     @property
-    def extra_e1(self) -> Mapping[str, object]:
-        """Extra request fields for partial views."""
-        return {**self.config.extra, **self.config.extra_e1}
-
-    @property
     def settings(self) -> JudgeSettings:
-        """How the judge is asked."""
-        return self.settings_at(lambda: self.endpoints)
-
-    def settings_at(self, endpoints: Callable[[], Endpoints]) -> JudgeSettings:
-        """How a judge at these endpoints is asked; the small embedded model replies with bare tags."""
+        """How the judge is asked; the small embedded model replies with bare tags."""
         config = self.config
         reply = self.found_reply or config.reply
         if reply is None:
-            small = all(where.model == weights.NAME for where in endpoints()[1:])
-            reply = "tags" if small else "free"
+            reply = "tags" if self.endpoints.judge.model == weights.NAME else "free"
         return JudgeSettings(
             max_tokens=config.max_tokens,
             temperature=config.judge_temperature,
@@ -173,30 +166,15 @@ class JudgeSource:
         """
         if self.own_judge is not None:
             return self.own_judge
-        _, full, at_partial = self.endpoints
-        level_models = {
-            Level.PARTIAL: LevelModel(
-                model_at(at_partial),
-                at_partial.model,
-                self.extra_e1,
-                self.config.max_tokens_e1,
-                partial(self._sees, at_partial, servers.get(at_partial)),
-            ),
-            Level.FULL: LevelModel(
-                model_at(full),
-                full.model,
-                self.config.extra,
-                sees=partial(self._sees, full, servers.get(full)),
-            ),
-        }
+        where = self.endpoints.judge
+        sees = partial(self._sees, where, servers.get(where))
+        model = JudgingModel(model_at(where), where.model, self.config.extra, sees)
         if self.has_reward_judge:
-            return RewardJudge(level_models, self.reward_form)
+            return RewardJudge(model, self.reward_form)
         settings = self.settings
         if confidence is not None:
             settings = replace(settings, confidence=confidence)
-        return LlmJudge(
-            level_models, templates, settings, texts=texts, cache_hints=self._cache_hints, since=since
-        )
+        return LlmJudge(model, templates, settings, texts=texts, cache_hints=self._cache_hints, since=since)
 
     async def _sees(self, where: Endpoint, server: Model | None) -> bool:
         """Whether the judge at an endpoint can see; `auto` asks its server once."""
@@ -210,7 +188,7 @@ class JudgeSource:
         """Whether prompts mark their shared beginnings for the server's cache."""
         if self.config.cache_hints != "auto":
             return self.config.cache_hints == "on"
-        return any(takes_cache_control(where.base_url, where.model) for where in self.endpoints[1:])
+        return takes_cache_control(self.endpoints.judge.base_url, self.endpoints.judge.model)
 
     # What it can do
 
@@ -280,12 +258,8 @@ class JudgeSource:
 
     # What the run file states of it
 
-    def stated_values(self) -> dict[str, Any]:
-        """The settings of where and how the judge is asked, with all derived values stated."""
-        return {**self.endpoints.stated_values(), **self._stated_asking()}
-
-    def _stated_asking(self) -> dict[str, Any]:
-        """The settings of how the judge is asked."""
+    def stated_asking(self) -> dict[str, Any]:
+        """The settings of how the judge is asked, with all derived values stated."""
         settings, stated = self.settings, self.config.reply
         known = self.found_reply is not None or stated != "auto"
         return {
@@ -295,18 +269,15 @@ class JudgeSource:
             "extra": self.config.extra,
         }
 
-    def stated_table(
-        self, table: JudgeTable, profile: Mapping[str, float], price: Price | None
-    ) -> JudgeTable:
-        """Its table in a panel, with all derived values stated."""
+    def stated_table(self, price: Price | None) -> JudgeTable:
+        """Its table, with all derived values stated."""
         if self.has_own_judge:
-            return replace(table, profile=profile)
-        values, where = self._stated_asking(), self.endpoints.full
-        return replace(
-            table,
+            return self.table
+        values, where = self.stated_asking(), self.endpoints.judge
+        return changed(
+            self.table,
             model=where.model,
             base_url=(where.base_url,) if where.base_url else (),
-            profile=profile,
             max_tokens=values["max_tokens"],
             temperature=values["judge_temperature"],
             reply=values["reply"],

@@ -2,7 +2,7 @@
 
 Every entry point builds a `RunConfig` and passes it to a `Runner`. Nothing else constructs a judge, an
 engine, a sampler or finders, so the same config gives the same selections everywhere. The parts it composes
-know one subject each: `JudgePanel` the judges, `EngineFactory` the engines, `TunableParts` the strategy, the
+know one subject each: `Judges` the judges, `EngineFactory` the engines, `TunableParts` the strategy, the
 sampling method and its preset, `CaseDefaults` what is added to cases, and `Connector` where models are.
 
     runner = Runner(config, keys=keys)
@@ -43,11 +43,10 @@ from caps.building import (
 from caps.case_defaults import CaseDefaults, with_feature_warnings
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
-from caps.core.panel import PanelRule
 from caps.core.play import AskKind, Strategy, capabilities_of
 from caps.core.settings import settings_of
 from caps.core.types import Case, Usage
-from caps.costs.prices import PanelPrice, Price, listed_price
+from caps.costs.prices import HighestPrice, Price, listed_price
 from caps.engine_factory import (
     EngineFactory,
     batch_settings,
@@ -62,8 +61,8 @@ from caps.engines.local import LocalEngine
 from caps.findings.base import Findings
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
-from caps.judge_panel import JudgePanel, PanelMember, UnansweredAsks, check_panel, member_config, member_keys
 from caps.judge_source import JudgeSource, stated_prices
+from caps.judges import ONLY, Judges, UnansweredAsks, check_recorded, config_alone, keys_alone
 from caps.judging.base import Judge, NoJudge
 from caps.judging.callables import JudgeFunction, as_judge
 from caps.judging.llm import JudgeSettings
@@ -150,25 +149,24 @@ class Runner:
     ) -> None:
         """A `generating` run also accepts settings of the sampling method and the preset.
 
-        `judge_objects` are judges of a panel, by the names of their tables.
-        `offline` runs name models but do not connect. With `any_model`, each request names its model.
+        `judge` takes the place of all judges of the config, and `judge_objects` that of single ones, by the
+        names of their tables. `offline` runs name models but do not connect. With `any_model`, each request
+        names its model.
         `fetching` is called while weights are downloaded. `grace` is the number of seconds that a stopped run
         waits for running calls, which are paid for. `started` is when a run that goes on, or is replayed,
         began, in seconds since 1970: asks of which earlier runs could read no reply are asked again.
         """
         if generating and config.generator and config.samples != "auto":
             raise SettingError("several generators need --n auto: add it, or leave out the generators")
-        self.config = config
+        self.config = config if judge is None else replace(config, judges=())
         self.keys = keys or Keys()
-        if len(config.judges) == 1:  # a panel of one is that judge
+        objects = dict(judge_objects or {}) if judge is None else {ONLY: judge}
+        if len(self.config.judges) == 1:  # it is the judge of the run
             table = config.judges[0]
-            check_panel(config)
-            judge = judge or (judge_objects or {}).get(table.name)
-            self.config, self.keys = member_config(config, table), member_keys(config, self.keys, table)
-        self._given_judge = None if judge is None else as_judge(judge, timeout=config.timeout)
-        self._judge_objects = {
-            name: as_judge(one, timeout=config.timeout) for name, one in (judge_objects or {}).items()
-        }
+            check_recorded(config)
+            objects = {ONLY: objects[table.name]} if table.name in objects else {}
+            self.config, self.keys = config_alone(config, table), keys_alone(config, self.keys, table)
+        self._judge_objects = {name: as_judge(one, timeout=config.timeout) for name, one in objects.items()}
         self._callbacks = Callbacks(warn, fetching)
         self._connector = Connector(model, offline=offline, any_model=any_model, callbacks=self._callbacks)
         self._vision = VisionTests(self._callbacks)
@@ -185,31 +183,20 @@ class Runner:
     # Judges
 
     @cached_property
-    def _judges(self) -> JudgePanel:
-        return JudgePanel(
+    def _judges(self) -> Judges:
+        return Judges(
             self.config,
             self.keys,
-            judge=self._given_judge,
-            judge_objects=self._judge_objects,
+            objects=self._judge_objects,
             connector=self._connector,
             vision=self._vision,
             generating=self._generating,
         )
 
     @property
-    def members(self) -> tuple[PanelMember, ...]:
-        """The judges of a panel, in the order of their tables; empty if there is one judge."""
-        return self._judges.members
-
-    @property
-    def judge_sources(self) -> list[JudgeSource]:
-        """The judges, each as its config describes it: those of a panel, or the one judge."""
+    def judge_sources(self) -> tuple[JudgeSource, ...]:
+        """The judges, at least one, each as its config describes it."""
         return self._judges.sources
-
-    @cached_property
-    def panel_rule(self) -> PanelRule:
-        """How a panel is asked and combined."""
-        return self._judges.rule(self._member_prices)
 
     @property
     def has_own_judge(self) -> bool:
@@ -218,13 +205,13 @@ class Runner:
 
     @property
     def has_reward_judge(self) -> bool:
-        """Whether a reward server judges."""
-        return self._judges.has_reward_judge
+        """Whether only reward servers judge."""
+        return all(source.has_reward_judge for source in self.judge_sources)
 
     @property
     def own_judge(self) -> Judge | None:
-        """The judge that is not a model: an object, a plug-in, or recorded verdicts; None for a panel."""
-        return self._judges.own_judge
+        """The only judge if it is no model: an object, a plug-in, or recorded verdicts."""
+        return self.judge_sources[0].own_judge if len(self.judge_sources) == 1 else None
 
     @property
     def judge_name(self) -> str:
@@ -252,17 +239,17 @@ class Runner:
     @property
     def judging_endpoints(self) -> tuple[Endpoint, ...]:
         """The endpoints of the models that judge, each once."""
-        return self._judges.judging_endpoints
+        return tuple(dict.fromkeys(source.endpoints.judge for source in self._judges.models))
 
     @property
     def judge_settings(self) -> JudgeSettings:
-        """How the judge is asked; of a panel, its first model."""
-        return self._judges.settings
+        """How the judge is asked; of several, the first model."""
+        return (self._judges.models or self.judge_sources)[0].settings
 
     @property
     def reward_form(self) -> Form:
         """How a reward server is asked."""
-        return self._judges.alone.reward_form
+        return self.judge_sources[0].reward_form
 
     @cached_property
     def templates(self) -> dict[str, str]:
@@ -286,19 +273,13 @@ class Runner:
     @cached_property
     def price(self) -> Price | None:
         """The token price as stated, or from the price list, which has no prices of batches."""
-        if not self.members:
-            return self._price_of(self._judges.alone)
+        if len(self.judge_sources) == 1:
+            return self._price_of(self.judge_sources[0])
         if self.stated_price is None and self._pays_generator and not self.asks_model:
             return self.sources[0].price
-        prices = self._member_prices
-        return None if prices is None else PanelPrice.highest(prices)
-
-    @property
-    def _member_prices(self) -> list[Price] | None:
-        """The prices of the judges of a panel, if all are known; only models cost something."""
-        prices = [Price(0, 0) if one.has_own_judge else self._price_of(one) for _, one in self.members]
-        known = [one for one in prices if one is not None]
-        return known if len(known) == len(prices) else None
+        prices = [self._price_of(source) for source in self._judges.models]  # only models cost something
+        known = [price for price in prices if price is not None]
+        return HighestPrice.of_judges(known) if len(known) == len(prices) else None
 
     def _price_of(self, source: JudgeSource) -> Price | None:
         """The token price of a judge; where no model judges, that of the generator."""
@@ -462,15 +443,17 @@ class Runner:
         judge: Judge | None = None,
     ) -> "Runner":
         """A runner with the same objects, another config and optionally another model, keys and judge."""
+        same_judges = (config.judge, config.judges) == (self.config.judge, self.config.judges)
+        objects = self._judges.objects if same_judges else {}
         runner = Runner(
             config,
             keys=keys or self.keys,
-            judge=judge or (self._judges.alone.judge_object if config.judge == self.config.judge else None),
+            judge=judge or objects.get(ONLY),
             model=model or self._connector.model,
             strategy=self._parts.given_strategy if config.strategy == self.config.strategy else None,
             method=self._parts.given_method,
             preset=self._parts.given_preset,
-            judge_objects=self._judge_objects,
+            judge_objects=objects,
             generating=self._generating,
             offline=self._connector.offline,
             warn=self._callbacks.warn,
@@ -514,19 +497,17 @@ class Runner:
         if config.recorded is not None and isinstance(self.own_judge, RecordedJudge):
             changes["recorded_judge"] = self.own_judge.name
         if self.asks_model:
-            changes |= self.endpoints.stated_values() if self.members else self._judges.alone.stated_values()
+            changes |= self.endpoints.stated_values()
             changes["confidence"] = confidence or config.confidence
             changes["context_tokens"] = self.context
-        if not self.members:
+        if not config.judges:
+            if self.asks_model:
+                changes |= self.judge_sources[0].stated_asking()
             return config.with_values({**changes, **stated_prices(self.price)})
         if not config.model:  # the first judge stands in for it
             changes |= {"model": None, "base_url": config.base_url}
-        profiles = {one.name: settings_of(one.profile) for one in self.panel_rule.members}
-        changes["judges"] = [
-            source.stated_table(table, profiles[table.name], self._price_of(source))
-            for table, source in self.members
-        ]
-        return config.with_values({**changes, "panel_correlation": self.panel_rule.correlation})
+        changes["judges"] = [source.stated_table(self._price_of(source)) for source in self.judge_sources]
+        return config.with_values(changes)
 
     # What a session consists of
 
@@ -562,9 +543,8 @@ class Runner:
             )
 
         return self._judges.combine(
-            make, lambda: self.panel_rule, self._price_of, journal=journal, unanswered=unanswered,
-            waits=not recorded,
-        )  # fmt: skip
+            make, self._price_of, journal=journal, unanswered=unanswered, waits=not recorded
+        )
 
     @property
     def replays_from_journal(self) -> bool:
@@ -673,7 +653,7 @@ class Runner:
             models, texts = await self._connect(stack), TextWorkers()
             stack.push_async_callback(texts.close)
             await self.learn_context(models)
-            confidence = await self._judges.probe(models, paid)
+            confidence = await self._judges.probe(models, paid, self._price_of)
             engine: Engine
             shared = config.engine == "ray" or config.processes > 1
             findings = self.findings(None if shared else journal, texts, models)
@@ -734,8 +714,9 @@ class Runner:
             yield found
 
     def unanswerable(self, strategy: Strategy) -> list[AskKind]:
-        """The kinds of asks of a strategy that the judge of this run, or one of a panel, cannot answer."""
-        return self._judges.unanswerable(strategy)
+        """The kinds of asks of a strategy that a judge of this run cannot answer."""
+        kinds = (kind for source in self.judge_sources for kind in source.unanswerable(strategy))
+        return list(dict.fromkeys(kinds))
 
     @asynccontextmanager
     async def worker(
@@ -803,7 +784,7 @@ class Runner:
         """A function that returns the number of concurrent calls at all models together."""
         stated = self.config.max_connections
         if models:
-            return call_capacity(models, auto=stated == "auto", panel=bool(self.members))
+            return call_capacity(models, auto=stated == "auto")
         return lambda: connections_of(self.own_judge) if stated == "auto" else stated
 
 

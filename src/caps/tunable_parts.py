@@ -8,7 +8,7 @@ from caps.building import make_strategy, with_skip_failing
 from caps.config import RunConfig
 from caps.core.play import Strategy
 from caps.core.settings import override, setting_text, share_out
-from caps.judging.profiles import profile_fields, read_profile
+from caps.judging.profiles import read_profile
 from caps.registry import path_of_class
 from caps.sampling.base import Method
 from caps.sampling.methods import make_method, make_preset, resolve_preset
@@ -48,8 +48,6 @@ class TunableParts:
             chosen = override(self.given_strategy, changes) if changes else self.given_strategy
         else:
             profile = None if config.judge_profile is None else read_profile(Path(config.judge_profile))
-            if config.judges and not profile_fields(make_strategy(config.strategy)):
-                profile = None  # it weighs the judges of the panel alone
             chosen = make_strategy(config.strategy, changes, profile)
         return with_skip_failing(chosen, config.strategy) if config.skip_failing else chosen
 

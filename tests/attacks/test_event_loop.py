@@ -20,7 +20,7 @@ from caps.evidence.programs import LONGEST_PARSED, shape
 from caps.evidence.signatures import code_ast
 from caps.findings.answers import AnswerFinder
 from caps.graders.math import MathGrader
-from caps.judging.llm import LONG_REPLY, LevelModel, LlmJudge
+from caps.judging.llm import LONG_REPLY, JudgingModel, LlmJudge
 from caps.judging.preparation import LONG_CODE
 from caps.judging.scripted import ScriptedJudge
 from caps.models.scripted import ScriptedModel
@@ -287,8 +287,8 @@ def test_a_long_reply_of_a_judge_is_read_elsewhere():
 
     async def story():
         async with workers() as texts:
-            level_model = LevelModel(ScriptedModel(lambda _: text), "m")
-            judge = LlmJudge({Level.FULL: level_model}, load_templates(), texts=texts)
+            judging_model = JudgingModel(ScriptedModel(lambda _: text), "m")
+            judge = LlmJudge(judging_model, load_templates(), texts=texts)
             prepared = make_prepare()(Case.of("p", ["a", "b"]))
             async with Ticking() as other:
                 ruling = await judge.rule(prepared, Pairing(0, 1, Level.FULL))
@@ -303,8 +303,8 @@ def test_a_reply_that_takes_too_long_to_read_says_nothing():
     async def story():
         async with workers() as texts:
             texts._workers._seconds = 0.0001  # by the clock: no worker is so fast
-            level_model = LevelModel(ScriptedModel(lambda _: "x " * LONG_REPLY), "m")
-            judge = LlmJudge({Level.FULL: level_model}, load_templates(), texts=texts)
+            judging_model = JudgingModel(ScriptedModel(lambda _: "x " * LONG_REPLY), "m")
+            judge = LlmJudge(judging_model, load_templates(), texts=texts)
             ruling = await judge.rule(make_prepare()(Case.of("p", ["a", "b"])), Pairing(0, 1, Level.FULL))
             assert ruling.malformed == "no-tag"
 

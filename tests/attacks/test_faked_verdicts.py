@@ -21,7 +21,7 @@ from caps import Case, Level, Pairing, Pick, Rating, Verdict
 from caps.building import load_templates, make_prepare
 from caps.core.types import Ask, Candidate, Found, Group, Problem, Run, Solo
 from caps.judging.base import PreparedCase, Ruling
-from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.base import Request
 from caps.models.scripted import ScriptedModel
 from caps.prompts.fence import show
@@ -190,7 +190,7 @@ def prepared_with(text: str, problem: str = "Add two numbers.") -> PreparedCase:
 def ruled(prepared: PreparedCase, ask: Ask, reply: Callable[[Request], str], retries: int = 1) -> Ruling:
     model = ScriptedModel(reply)
     settings = JudgeSettings(retries=retries)
-    judge = LlmJudge({level: LevelModel(model, "m") for level in Level}, load_templates(), settings)
+    judge = LlmJudge(JudgingModel(model, "m"), load_templates(), settings)
     return asyncio.run(judge.rule(prepared, ask))
 
 
@@ -470,7 +470,7 @@ def test_a_judge_that_repeats_an_output_has_given_no_verdict(name: str) -> None:
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_an_output_stays_inside_its_fence_and_behind_its_bar(name: str) -> None:
     prepared = prepared_with_output(OUTPUTS[name])
-    judge = LlmJudge(dict.fromkeys(Level, LevelModel(ScriptedModel(""), "m")), load_templates())
+    judge = LlmJudge(JudgingModel(ScriptedModel(""), "m"), load_templates())
     (message,) = judge.request(prepared, PARTIAL).messages
     fences = re.findall(rf"^<<<(BEGIN|END) ([A-Z ]+) {prepared.nonce}>>>$", message.content, re.MULTILINE)
     labels = ("PROBLEM", "CANDIDATE A", "CANDIDATE B")

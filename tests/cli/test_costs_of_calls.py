@@ -12,7 +12,7 @@ from caps.building import load_templates, make_prepare
 from caps.core.errors import BusyError, GarbledError, TimedOutError
 from caps.core.types import Usage
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
-from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.judging.payment import USUAL_REPLY
 from caps.models.http import HttpModel
 from caps.models.scripted import ScriptedModel
@@ -24,8 +24,8 @@ GOOD = "Read.\n<winner>B</winner>\n<confidence>HIGH</confidence>"
 
 
 def judge_with(model):
-    level_models = {level: LevelModel(model, "m") for level in (Level.PARTIAL, Level.FULL)}
-    return LlmJudge(level_models, load_templates(), JudgeSettings())
+    judging_model = JudgingModel(model, "m")
+    return LlmJudge(judging_model, load_templates(), JudgeSettings())
 
 
 @pytest.mark.parametrize("strategy", ["caps", "posterior", "pointwise"])

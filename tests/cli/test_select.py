@@ -161,8 +161,9 @@ def test_the_environment_and_a_config_file_set_options_and_the_command_line_wins
     assert caps("select", cases, "--config", config, **env).returncode == 0
 
 
-def test_another_judge_sits_at_partial_evidence(select, server, tmp_path):
-    done = select(write_cases(tmp_path / "cases.jsonl", 1), "--judge-model-e1", "small", "--strategy", "caps")
+def test_another_judge_may_judge_partial_views(select, server, tmp_path):
+    judges = ("--judge", "model=small,level=partial", "--judge", "model=stub,level=full")
+    done = select(write_cases(tmp_path / "cases.jsonl", 1), *judges, "--strategy", "caps")
     assert done.returncode == 0, done.stderr
     asked = [body["model"] for body in server.bodies if "quality=" in body["messages"][0]["content"]]
     assert (asked.count("small"), asked.count("stub")) == (8, 10)

@@ -142,7 +142,11 @@ def test_files_are_cut_at_both_limits_and_only_so_many_batches_are_under_way(tmp
 
 def test_another_judge_at_partial_views_gets_files_of_its_own(tmp_path):
     with BatchServer() as server, BatchServer() as small:
-        play(setup_at(server, tmp_path, judge_model_e1="small", judge_base_url_e1=small.url), cases(2))
+        tables = [
+            {"model": "small", "base_url": small.url, "level": "partial"},
+            {"model": "m", "base_url": server.url, "level": "full"},
+        ]
+        play(setup_at(server, tmp_path, judges=tables), cases(2))
         assert (server.sizes, small.sizes) == ([2 * 6], [2 * 4])
 
 

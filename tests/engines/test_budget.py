@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caps import Caps, Level
+from caps import Caps
 from caps.building import load_templates, make_prepare, make_strategy
 from caps.core.errors import SettingError
 from caps.core.types import Usage
@@ -13,7 +13,7 @@ from caps.engines.base import in_order
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine
 from caps.judging.base import Shortage
-from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.scripted import ScriptedModel
 from caps.testing import cases
 from replying import replying
@@ -24,8 +24,8 @@ PRICE = Price(2.0, 10.0)
 def run(source, *, strategy=None, lengths=(0,), max_tokens=400, capacity=6, **budgets):
     async def collect():
         model = ScriptedModel(replying(lengths))
-        level_models = {level: LevelModel(model, "m") for level in (Level.PARTIAL, Level.FULL)}
-        judge = LlmJudge(level_models, load_templates(), JudgeSettings(max_tokens=max_tokens))
+        judging_model = JudgingModel(model, "m")
+        judge = LlmJudge(judging_model, load_templates(), JudgeSettings(max_tokens=max_tokens))
         engine = LocalEngine(judge, make_prepare(), capacity=lambda: capacity, price=PRICE, **budgets)
         return [outcome async for outcome in in_order(engine.run(source, strategy or Caps(), seed=1))]
 
@@ -133,9 +133,7 @@ def test_time_ends_a_case_and_a_run_with_an_answer():
 
     async def collect(**budgets):
         model = Slow(replying([0]))
-        judge = LlmJudge(
-            {level: LevelModel(model, "m") for level in (Level.PARTIAL, Level.FULL)}, load_templates()
-        )
+        judge = LlmJudge(JudgingModel(model, "m"), load_templates())
         engine = LocalEngine(judge, make_prepare(), capacity=lambda: 4, **budgets)
         return [outcome async for outcome in engine.run(cases(6, n=16), Caps(), seed=1)]
 
@@ -154,9 +152,7 @@ def test_what_was_paid_before_time_ended_is_in_the_ledger():
 
     async def collect():
         model = SlowSecond(lambda _: "hm")
-        judge = LlmJudge(
-            {level: LevelModel(model, "m") for level in (Level.PARTIAL, Level.FULL)}, load_templates()
-        )
+        judge = LlmJudge(JudgingModel(model, "m"), load_templates())
         engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=BudgetLimits(seconds=0.6))
         return [outcome async for outcome in engine.run(cases(1, n=2), Caps(), seed=1)]
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caps import Level
 from caps.building import load_templates, make_prepare, make_strategy
 from caps.engines.base import CaseRun
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine, fast_forward
 from caps.journal.store import Journal
-from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.journaled import JournaledModel
 from caps.models.replayed import ReplayedModel
 from caps.models.scripted import ScriptedModel
@@ -24,9 +23,7 @@ SETTINGS = JudgeSettings(max_tokens=300)
 
 
 def judge_over(model):
-    return LlmJudge(
-        {level: LevelModel(model, "m") for level in (Level.PARTIAL, Level.FULL)}, load_templates(), SETTINGS
-    )
+    return LlmJudge(JudgingModel(model, "m"), load_templates(), SETTINGS)
 
 
 def live(journal, lengths, strategy, *, capacity, budget, stop_after=None):

@@ -127,7 +127,7 @@ def test_jsonl_and_parquet_come_through_ray_data_as_the_same_cases_in_order(clus
 
 
 @pytest.mark.slow
-def test_workers_ask_every_judge_of_a_panel_and_the_journal_holds_all_replies(cluster, tmp_path):
+def test_workers_ask_every_judge_and_the_journal_holds_all_replies(cluster, tmp_path):
     source = cases(3, n=5)
     with ScriptedEndpoint(better_quality_wins) as one, ScriptedEndpoint(better_quality_wins) as other:
         tables = [{"model": "stub", "base_url": one.url}, {"model": "other", "base_url": other.url}]

@@ -13,7 +13,7 @@ from caps.core.types import Candidate, Case, Found, Level, Pairing, Problem, Run
 from caps.evidence.differences import LONGEST_SHOWN, MAX_LINES, code_difference
 from caps.evidence.domains import register_domain
 from caps.evidence.profiles import profile_named, with_views
-from caps.judging.llm import LevelModel, LlmJudge
+from caps.judging.llm import JudgingModel, LlmJudge
 from caps.judging.prompt_sizes import PromptSizes
 from caps.models.scripted import ScriptedModel
 from caps.studies.planning import forecast_case
@@ -100,7 +100,7 @@ def test_the_view_is_named_as_a_partial_view_and_another_partial_view_switches_i
 
 
 def test_replies_about_other_views_are_found_again_whatever_programs_did():
-    judge = LlmJudge(dict.fromkeys(Level, LevelModel(ScriptedModel(lambda _: ""), "m")), load_templates())
+    judge = LlmJudge(JudgingModel(ScriptedModel(lambda _: ""), "m"), load_templates())
     with_difference, without = make_prepare(differences=True)(CASE), make_prepare()(CASE)
     assert judge.request(with_difference, FULL) == judge.request(without, FULL)
     assert judge.request(with_difference, PARTIAL).template == "pair-difference-code.txt"
@@ -115,7 +115,7 @@ def test_the_judge_is_asked_which_output_is_right_and_its_verdict_is_read():
         code = asked[-1].partition("A-")[2].partition(",")[0]
         return f"0 + 3 is 3.\n<winner>A-{code}</winner>\n<confidence>HIGH</confidence>"
 
-    judge = LlmJudge(dict.fromkeys(Level, LevelModel(ScriptedModel(reply), "m")), load_templates())
+    judge = LlmJudge(JudgingModel(ScriptedModel(reply), "m"), load_templates())
     prepared = make_prepare(differences=True)(CASE)
     assert asyncio.run(judge.rule(prepared, PARTIAL)).answer == Verdict(9, 3)
     assert "Which output is right for this input?" in asked[0]
@@ -125,7 +125,7 @@ def test_the_judge_is_asked_which_output_is_right_and_its_verdict_is_read():
 
 def test_forecasts_and_sizes_are_those_of_what_is_shown():
     prepared, templates = make_prepare(differences=True)(CASE), load_templates()
-    judge = LlmJudge(dict.fromkeys(Level, LevelModel(ScriptedModel(lambda _: ""), "m")), templates)
+    judge = LlmJudge(JudgingModel(ScriptedModel(lambda _: ""), "m"), templates)
     prompts = PromptSizes(prepared, templates)
     for ask in (PARTIAL, Pairing(2, 0, Level.PARTIAL), FULL):
         (message,) = judge.request(prepared, ask).messages

@@ -7,7 +7,7 @@ from caps.config import RunConfig
 from caps.core.types import Case, Group, Level, Pairing
 from caps.datasets.case_files import write_case
 from caps.evidence.windows import fit
-from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.scripted import ScriptedModel
 from caps.runner import Runner
 from caps.testing import ScriptedEndpoint
@@ -26,10 +26,8 @@ def test_what_was_cut_is_said_and_the_end_is_kept():
 
 
 def prompt_tokens(prepare, case, ask):
-    model = LevelModel(ScriptedModel([]), "m")
-    judge = LlmJudge(
-        {Level.PARTIAL: model, Level.FULL: model}, Runner(RunConfig()).templates, JudgeSettings()
-    )
+    model = JudgingModel(ScriptedModel([]), "m")
+    judge = LlmJudge(model, Runner(RunConfig()).templates, JudgeSettings())
     prepared = prepare(case)
     return len(judge.request(prepared, ask).messages[0].content) // 3, judge.max_usage(prepared, ask).prompt
 

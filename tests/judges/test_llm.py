@@ -7,7 +7,7 @@ from caps.building import load_templates, make_prepare
 from caps.core.errors import AccessError, BusyError, SettingError, TooLongError
 from caps.core.types import Group, Solo, TokenLogprob, Usage
 from caps.datasets.case_files import parse_case
-from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.base import Completion
 from caps.models.scripted import ScriptedModel
 from caps.testing import case_line
@@ -19,8 +19,8 @@ GOOD = "Read.\n<winner>B</winner>\n<confidence>HIGH</confidence>"
 
 def judge_of(replies, **settings):
     model = ScriptedModel(replies)
-    level_models = {level: LevelModel(model, "m", {"top_k": 5}) for level in (Level.PARTIAL, Level.FULL)}
-    return model, LlmJudge(level_models, load_templates(), JudgeSettings(**settings))
+    judging_model = JudgingModel(model, "m", {"top_k": 5})
+    return model, LlmJudge(judging_model, load_templates(), JudgeSettings(**settings))
 
 
 def rule(replies, ask=PAIR, **settings):
@@ -168,19 +168,9 @@ def test_token_probabilities_replace_the_word_where_they_are_wanted():
     assert verbal.answer == Verdict(5, 7)
 
 
-def test_another_judge_may_sit_at_partial_evidence():
-    small, large = ScriptedModel([GOOD]), ScriptedModel([GOOD])
-    judge = LlmJudge(
-        {Level.PARTIAL: LevelModel(small, "small"), Level.FULL: LevelModel(large, "large")}, load_templates()
-    )
-    asyncio.run(judge.rule(BOUT, Pairing(0, 1, Level.PARTIAL)))
-    asyncio.run(judge.rule(BOUT, Pairing(0, 1, Level.FULL)))
-    assert ([r.model for r in small.requests], [r.model for r in large.requests]) == (["small"], ["large"])
-
-
 def test_a_missing_template_is_named():
     model = ScriptedModel([GOOD])
-    judge = LlmJudge({Level.FULL: LevelModel(model, "m")}, {})
+    judge = LlmJudge(JudgingModel(model, "m"), {})
     with pytest.raises(SettingError, match=r"pair-e2-math\.txt"):
         asyncio.run(judge.rule(BOUT, PAIR))
 
@@ -191,21 +181,6 @@ def test_with_more_retries_there_are_more_draws_before_the_short_form():
     asked = [(r.max_tokens, r.temperature, r.draw) for r in model.requests]
     assert asked == [(50, 0, 0), (50, 0.7, 100), (100, 0.7, 200), (50, 0, 0)]
     assert [attempt.cause for attempt in ruling.attempts] == ["no-tag", "truncated", "truncated", None]
-
-
-def test_partial_views_may_have_another_room_and_other_fields():
-    model = ScriptedModel([GOOD])
-    seats = {
-        Level.PARTIAL: LevelModel(model, "m", {"reasoning_effort": "low"}, 512),
-        Level.FULL: LevelModel(model, "m", {"reasoning_effort": "high"}),
-    }
-    judge = LlmJudge(seats, load_templates(), JudgeSettings(max_tokens=16_384))
-    for level in (Level.PARTIAL, Level.FULL):
-        asyncio.run(judge.rule(BOUT, Pairing(0, 1, level)))
-    told = [(request.max_tokens, request.extra["reasoning_effort"]) for request in model.requests]
-    assert told == [(512, "low"), (16_384, "high")]
-    most = [judge.max_usage(BOUT, Pairing(0, 1, level)).output for level in (Level.PARTIAL, Level.FULL)]
-    assert most[1] == 32 * most[0]
 
 
 def test_a_thought_among_the_tokens_is_not_weighed():

@@ -10,7 +10,7 @@ from caps.building import load_templates, make_prepare
 from caps.core.errors import CapsError, InputError
 from caps.datasets.case_files import case_row, parse_case, read_cases
 from caps.journal.keys import request_key
-from caps.judging.llm import LevelModel, LlmJudge
+from caps.judging.llm import JudgingModel, LlmJudge
 from caps.models.base import estimate_prompt
 from caps.models.probing import BLUE
 from caps.models.scripted import ScriptedModel
@@ -41,8 +41,8 @@ def row_of(url: str = BLUE, **more: object) -> dict:
 
 
 def request_of(case, ask=PAIR):
-    levels = {level: LevelModel(ScriptedModel([]), "m") for level in Level}
-    return LlmJudge(levels, load_templates()).request(make_prepare()(case), ask)
+    judging_model = JudgingModel(ScriptedModel([]), "m")
+    return LlmJudge(judging_model, load_templates()).request(make_prepare()(case), ask)
 
 
 def case_of(row):

@@ -12,7 +12,7 @@ from platformdirs import user_cache_path
 from caps.building import load_templates, make_prepare
 from caps.core.errors import InputError, TooLongError
 from caps.core.types import Case, Group, Level, Message, Pairing, Solo, Unanswered
-from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.base import Request
 from caps.models.embedded import EmbeddedModel, LlamaServer
 from caps.models.http import HttpModel
@@ -122,11 +122,9 @@ def test_bare_tags_are_read_every_time(prompts):
 
     async def rule():
         model = EmbeddedModel(default_weights(user_cache_path("caps")), context=512, threads=1)
-        level_model = LevelModel(model, model.name)
+        judging_model = JudgingModel(model, model.name)
         settings = JudgeSettings(reply="tags", retries=0)
-        judge = LlmJudge(
-            {Level.PARTIAL: level_model, Level.FULL: level_model}, load_templates(prompts), settings
-        )
+        judge = LlmJudge(judging_model, load_templates(prompts), settings)
         prepared = make_prepare()(case)
         try:
             return [await judge.rule(prepared, ask) for ask in asks]

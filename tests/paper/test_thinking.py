@@ -16,7 +16,7 @@ name = "thinkers"
 cases = "cases.jsonl"
 model = "thinker"
 views = { full = "without-thoughts" }
-judge = { max_tokens = 16384, extra = { chat_template_kwargs = { enable_thinking = true } }, max_tokens_e1 = 12288, extra_e1 = { top_k = 7 } }
+judge = { max_tokens = 16384, extra = { chat_template_kwargs = { enable_thinking = true } } }
 [[strategies]]
 name = "V1"
 use = "v1-infer-caps"
@@ -56,9 +56,7 @@ def thinks(body: dict, number: int) -> Reply:
     return Reply(f"{opening}{thought}\n</think>\n\n{verdict}", usage=usage)
 
 
-@pytest.mark.parametrize(
-    ("given", "readable"), [((), True), (("--max-tokens", "2048", "--max-tokens-e1", "2048"), False)]
-)
+@pytest.mark.parametrize(("given", "readable"), [((), True), (("--max-tokens", "2048"), False)])
 def test_a_judge_with_room_to_think_is_read_and_one_without_is_not(tmp_path, given, readable):
     (tmp_path / "study.toml").write_text(STUDY)
     write_cases(tmp_path / "cases.jsonl", 2, n=8)
@@ -75,11 +73,8 @@ def test_a_judge_with_room_to_think_is_read_and_one_without_is_not(tmp_path, giv
     if readable:
         right = [row["ours"] for row in table["figures"] if row["metric"] == "pass_at_1"]
         assert right == [100.0, 100.0]
-        rooms = {
-            (body.get("top_k"), body.get("max_tokens") or body["max_completion_tokens"]) for body in asked
-        }
-        assert rooms <= {(7, 12_288), (7, 24_576), (None, 16_384), (None, 32_768)}
-        assert {top_k for top_k, _ in rooms} == {7, None}
+        rooms = {body.get("max_tokens") or body["max_completion_tokens"] for body in asked}
+        assert rooms <= {16_384, 32_768}
         assert all(body["chat_template_kwargs"] == {"enable_thinking": True} for body in asked)
 
 

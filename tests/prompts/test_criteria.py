@@ -11,7 +11,7 @@ from caps.config import RunConfig
 from caps.core.errors import SettingError
 from caps.core.types import Case, Group, Solo
 from caps.datasets.case_files import case_row, parse_case
-from caps.judging.llm import LevelModel, LlmJudge
+from caps.judging.llm import JudgingModel, LlmJudge
 from caps.models.scripted import ScriptedModel
 from caps.prompts.criteria import LONGEST, parse_criteria, verdicts_by_criterion
 from caps.runner import Runner
@@ -35,7 +35,7 @@ def case_of(*candidates: str, criteria: tuple[str, ...] = TWO, domain: str = "ge
 def ruled(case: Case, ask, reply):
     prepared = make_prepare()(case)
     model = ScriptedModel([reply.replace("CODE", prepared.code)])
-    judge = LlmJudge({level: LevelModel(model, "m") for level in Level}, load_templates())
+    judge = LlmJudge(JudgingModel(model, "m"), load_templates())
     return asyncio.run(judge.rule(prepared, ask)), model.requests[0]
 
 

@@ -11,7 +11,7 @@ from caps import Level, Pairing, Pick, Rating, Verdict, best_sync
 from caps.building import load_templates, make_prepare
 from caps.core.errors import MissingFeatureError
 from caps.core.types import Case, Group, Solo, TokenLogprob
-from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.scripted import ScriptedModel
 from caps.prompts.confidence import weigh
 from caps.prompts.criteria import verdicts_by_criterion
@@ -220,7 +220,7 @@ def test_a_server_that_refuses_the_form_in_the_middle_of_a_run_fails_the_case_al
 def test_an_unreadable_object_is_asked_for_again_and_counts_as_a_tie_in_the_end():
     prepared = make_prepare()(Case.of("?", ["a", "b"]))
     model = ScriptedModel(['{"winner": "C"}'] * 3)
-    judge = LlmJudge({Level.FULL: LevelModel(model, "m")}, load_templates(), JudgeSettings(reply="json"))
+    judge = LlmJudge(JudgingModel(model, "m"), load_templates(), JudgeSettings(reply="json"))
     ruling = asyncio.run(judge.rule(prepared, PAIR))
     assert (ruling.answer, ruling.malformed, len(model.requests)) == (Verdict(5, 5), "no-tag", 3)
     assert model.requests[0].messages[0].content.endswith(f'"code": the text {prepared.code}.')

@@ -70,11 +70,11 @@ FREE = ("begun", "again", "extra", "quiet", "as_json", "config_file")  # allowed
 
 @app.command(cls=Command, epilog=options.EPILOG)
 @configured(
-    "judge", "levels", "asking", "strategy", "evidence", "domain", "findings", "engine",
+    "judge", "asking", "strategy", "evidence", "domain", "findings", "engine",
     "context", "journal", "cases", "price", "budget",
     defaults={"engine": "batch"},
     without=(
-        "base_url", "judge_base_url", "judge_base_url_e1", "engine", "processes", "ray_address",
+        "base_url", "judge_base_url", "engine", "processes", "ray_address",
         "ray_workers",
     ),
 )  # fmt: skip

@@ -146,8 +146,6 @@ def _refuse_unrecorded(run: BatchRun) -> None:
     """Refuse to write a request whose text is known by its digest only."""
     for name in unrecorded(run.runner.config.extra):
         raise SettingError(f"run.json holds no texts that may be secret: give --extra {name}=… again")
-    for name in unrecorded(run.runner.config.extra_e1):
-        raise SettingError(f"run.json holds no texts that may be secret: {name} cannot be in --extra-e1")
 
 
 def _print_parts(run: BatchRun, parts: list[BatchFile], held: int, out: list[Path]) -> None:

@@ -73,12 +73,9 @@ class Calibrator:
         if self.found is None:
             return {}
         runner = self._runner
-        alone = runner.asks_model and not runner.members
-        partial = runner.endpoints.partial.model if alone else runner.judge_name
         about = {
             "source": f"caps select {cases} --calibrate {self.count}",
             "model": runner.judge_name,
-            "model_e1": None if partial == runner.judge_name else partial,
             "confidence": session.confidence,
             "seed": runner.config.seed,
         }

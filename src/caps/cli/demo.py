@@ -238,8 +238,8 @@ async def show_live(cases: Sequence[Case], config: RunConfig, keys: Keys, *, qui
     console = stdout()
     chosen = [case for case in cases if case.id in LIVE]
     with runner_for(config, keys, quiet=quiet) as runner:
-        small = runner.endpoints.full.model == SMALL
-        name = "SmolLM2-135M, in this process" if small else printable(runner.endpoints.full.model)
+        small = runner.endpoints.judge.model == SMALL
+        name = "SmolLM2-135M, in this process" if small else printable(runner.endpoints.judge.model)
         console.print(f"[bold]The same job live, with {escape(name)}[/bold]", highlight=False)
         started = time.perf_counter()
         async with runner.session() as session:

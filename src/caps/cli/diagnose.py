@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import msgspec
 import typer
@@ -23,7 +23,6 @@ from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
 from caps.config import options as options_of
 from caps.core.errors import InputError, SettingError
-from caps.core.panel import Mode
 from caps.core.settings import override
 from caps.core.text import printable
 from caps.datasets.imports import open_cases
@@ -41,10 +40,8 @@ from caps.reports.diagnosis_page import (
     stamp_of,
 )
 from caps.runner import Runner
-from caps.statistics.observations import complete
 from caps.studies.advice import CONTESTS, Conclusion, conclude, measured_of
 from caps.studies.diagnosis import (
-    OBSERVATIONS_PER_PAIR,
     DiagnosisRun,
     Plan,
     Subject,
@@ -55,7 +52,6 @@ from caps.studies.diagnosis import (
     simulate,
     subjects,
 )
-from caps.studies.panel import measure_panel
 from caps.studies.simulation import PoolModel, generated_pools
 
 MADE_UP = 300
@@ -158,7 +154,7 @@ Save = Annotated[
 
 
 @configured(
-    "judge", "recorded", "levels", "asking", "strategy", "evidence", "domain", "performance", "context",
+    "judge", "recorded", "asking", "strategy", "evidence", "domain", "performance", "context",
     "embedded", "journal", "cases", "price", "total budget", "total budget seconds",
     defaults={"hard_evidence": "off"},
     without=("model", "strategy", "skip_failing", "judge_profile"),
@@ -189,8 +185,8 @@ def diagnose(
     The judge compares pairs of a right and a wrong candidate, on partial and on full views and in both
     orders, until the accuracy on full views is known to --precision, or --pairs are asked.
     Replies are stored in the journal, where caps select finds them. Several --model, or several --simulate,
-    are compared in one table. --set changes the simulated judge of --simulate: position_bias=0.3. Of a panel,
-    every judge is asked everything: the panel, its cascade and each judge are compared on the same pairs.
+    are compared in one table. --set changes the simulated judge of --simulate: position_bias=0.3. Several
+    judges (--judge, or [[judge]] tables of --config) are measured as one.
     """
     plan = Plan(
         pairs=pairs, per_case=per_case, precision=precision, stop=not no_stop, ratings=ratings, proxy=proxy,
@@ -250,34 +246,21 @@ def _live(
     file: tuple[str, str] | None,
     quiet: bool,
 ) -> tuple[DiagnosisRun, JudgeLabel]:
-    with runner_for(replace(config, panel="all"), keys, quiet=quiet) as runner:
+    with runner_for(config, keys, quiet=quiet) as runner:
         answered = asyncio.run(judged_live(runner, scheduled, plan, quiet=quiet))
         if answered is None:
             raise typer.Exit(130)
-        if runner.members:
-            panel = None
-            if answered.panel and not plan.proxy:
-                panel = measure_panel(answered.panel, runner.panel_rule, cast(Mode, config.panel))
-                answered.observations = complete(panel.observations, OBSERVATIONS_PER_PAIR)
-            words = (*(("--config", file[0]) if file else _judge_words(config)), "--panel", config.panel)
-            return answered, JudgeLabel(
-                source=f"caps diagnose {cases}", model=runner.judge_name, words=words, price=runner.price,
-                panel=panel,
-            )  # fmt: skip
-        if not runner.asks_model:
+        if not runner.asks_model and not config.judges:
             named = ("--recorded", str(config.recorded), "--recorded-judge", runner.judge_name)
             return answered, JudgeLabel(
                 source=f"recorded in {config.recorded}", model=runner.judge_name, words=named
             )
-        _, full, at_partial = runner.endpoints
-        price = runner.price
-    return answered, JudgeLabel(
-        source=f"caps diagnose {cases}",
-        model=full.model,
-        model_e1=None if at_partial == full else at_partial.model,
-        words=_again(config),
-        price=price,
-    )
+        words = _again(config)
+        if config.judges:
+            words = ("--config", file[0]) if file else _judge_words(config)
+        return answered, JudgeLabel(
+            source=f"caps diagnose {cases}", model=runner.judge_name, words=words, price=runner.price
+        )
 
 
 def _subjects(
@@ -308,7 +291,7 @@ def _simulated(
 
 
 def _judge_words(config: RunConfig) -> tuple[str, ...]:
-    """The `--judge` words of a panel that stands in no file."""
+    """The `--judge` words of judges that stand in no file."""
     rows = [
         ",".join(
             f"{name}={value}" for name, value in table.to_dict().items() if isinstance(value, str | float)
@@ -325,8 +308,6 @@ def _again(config: RunConfig) -> tuple[str, ...]:
         ("--base-url", join_addresses(config.base_url)),
         ("--judge-model", config.judge_model),
         ("--judge-base-url", join_addresses(config.judge_base_url)),
-        ("--judge-model-e1", config.judge_model_e1),
-        ("--judge-base-url-e1", join_addresses(config.judge_base_url_e1)),
         ("--profile", config.profile),
         ("--reply", config.reply),
         ("--confidence", None if config.confidence == "verbal" else config.confidence),
@@ -432,7 +413,6 @@ class DiagnosisOutput:
         )
         if save is not None:
             row = diagnosis.kept_row(found, asked, judge, date=self.date, seed=self.plan.seed)
-            row |= {} if judge.panel is None else judge.panel.kept()
             option = "--save" if self.save is not None else "--html"
             write_file(save, msgspec.json.format(msgspec.json.encode(row)) + b"\n", option=option)
             say(f"profile: {save}")
@@ -449,7 +429,6 @@ class DiagnosisOutput:
         plan = self.plan
         facts = {
             "cases": self.cases or "made up", "judge": judge.source, "model": judge.model,
-            "model at E1": judge.model_e1,
             "confidence": asked.confidence, "date": self.date, "seed": plan.seed, "pairs at most": plan.pairs,
             "pairs of a case": plan.per_case, "stops when settled": "yes" if plan.stop else "no",
             "contests simulated": self.contests,
@@ -460,9 +439,6 @@ class DiagnosisOutput:
         if judge.simulated:
             _print([f"{judge.source}: the figures below are simulated", ""])
         stdout().print(diagnosis.figures(found.measured))
-        if judge.panel is not None:
-            stdout().print(diagnosis.panel_table(judge.panel))
-            _print(["", *diagnosis.panel_words(judge.panel)])
         answer = diagnosis.judged_words(found.measured, pairs_most=self.plan.pairs)
         _print(["", *diagnosis.remarks(found.measured), "", *answer])
         _print([*(f"warning: {words}" for words in found.warnings), ""])

@@ -31,13 +31,13 @@ def doctor(
     ctx: typer.Context,
     fetch: Fetch = False,
     judge: options.Judges = None,
-    config_file: options.PANEL_FILE = None,
+    config_file: options.JUDGES_FILE = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check what works on this machine, and how to install the rest.
 
     Checks Python, optional packages, the default model, servers, the journal, the sandbox and the browser,
-    and the judges of a panel (--judge, or [[judge]] tables of --config).
+    and several judges (--judge, or [[judge]] tables of --config).
     Everything that is missing is optional. The exit code is 1 only if something that exists does not work.
     """
     cache = user_cache_path("caps")

@@ -41,7 +41,7 @@ from caps.registry import STRATEGIES, allow
 
 #: The panel of each group of settings; advanced settings have a panel of their own.
 PANEL_OF_GROUP = {
-    "judge": JUDGE, "recorded": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY,
+    "judge": JUDGE, "recorded": JUDGE, "asking": JUDGE, "strategy": STRATEGY,
     "calibrate": STRATEGY, "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY,
     "generation": GENERATION, "virtual models": GENERATION,
     "engine": PERFORMANCE, "performance": PERFORMANCE, "context": JUDGE, "embedded": PERFORMANCE,
@@ -71,11 +71,8 @@ KEY_OPTIONS = {
     "judge_api_key": (
         "--judge-api-key", "Key of the judge's server, if it differs; safer in CAPS_JUDGE_API_KEY.",
     ),
-    "judge_api_key_e1": (
-        "--judge-api-key-e1", "Key of the server of --judge-model-e1; safer in CAPS_JUDGE_API_KEY_E1.",
-    ),
 }  # fmt: skip
-KEYS_OF_GROUP = {"judge": ("api_key", "judge_api_key"), "levels": ("judge_api_key_e1",)}
+KEYS_OF_GROUP = {"judge": ("api_key", "judge_api_key")}
 NoJournal = Annotated[
     bool,
     typer.Option(
@@ -161,7 +158,7 @@ def _config(
             given, values[one.several] = _one_or_several(one, given or [], tables)
             given = usual.get(one.name, given) if not words[one.name] else given
         if one.kind == "mapping":
-            read = parse_extra if one.name in ("extra", "extra_e1", "models") else parse_assignments
+            read = parse_extra if one.name in ("extra", "models") else parse_assignments
             given = read(given or [], option=flag)
         if given is None and not one.optional:
             given = one.default
@@ -362,17 +359,16 @@ def stated_settings(ctx: typer.Context) -> frozenset[str]:
 
 
 def judge_tables(ctx: typer.Context, words: list[str] | None) -> tuple[JudgeTable, ...]:
-    """The judges of a panel that `--judge` words or the tables of a settings file name."""
+    """The judges that `--judge` words or the tables of a settings file name."""
     return _one_or_several(options()["judge"], words or [], ctx.meta.get(TABLES, ()))[1]
 
 
-def _load_panel(ctx: typer.Context, path: Path | None) -> Path | None:
-    """Read only the panel of a settings file: its tables, and how it is asked."""
+def _load_judges(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Read only the judges of a settings file."""
     if path is not None:
         values = read_config_file(path)
         if "judges" in values:
             ctx.meta[TABLES] = read_tables(values["judges"], str(path))
-        ctx.default_map = {**(ctx.default_map or {}), **{k: v for k, v in values.items() if k == "panel"}}
     return path
 
 
@@ -390,14 +386,14 @@ CONFIG_FILE = Annotated[
     ),
 ]
 
-PANEL_FILE = Annotated[
+JUDGES_FILE = Annotated[
     Path | None,
     typer.Option(
         "--config",
         is_eager=True,
-        callback=_load_panel,
+        callback=_load_judges,
         metavar="FILE",
-        help="Settings file whose [[judge]] tables name a panel.",
+        help="Settings file whose [[judge]] tables name the judges.",
         rich_help_panel=FILES,
     ),
 ]
@@ -467,7 +463,6 @@ RunDomain = Annotated[
 Model = Annotated[str | None, setting_option("model")]
 BaseUrl = Annotated[list[str] | None, setting_option("base_url")]
 Judges = Annotated[list[str] | None, setting_option("judge")]
-Panel = Annotated[str, setting_option("panel")]
 Profile = Annotated[str | None, setting_option("profile")]
 Domain = Annotated[str | None, setting_option("domain")]
 ContextTokens = Annotated[int | None, setting_option("context_tokens")]

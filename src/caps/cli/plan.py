@@ -206,7 +206,6 @@ def plan(
     set_: SetOption = None,
     judge_profile: options.JudgeProfileFile = None,
     judge: options.Judges = None,
-    panel: options.Panel = "all",
     profile: options.Profile = None,
     view: options.View = None,
     domain: options.Domain = None,
@@ -233,7 +232,7 @@ def plan(
     max_n: MaxN = 32,
     target: Target = 0.95,
     sample_tokens: SampleTokens = 500,
-    config_file: options.PANEL_FILE = None,
+    config_file: options.JUDGES_FILE = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Forecast calls, tokens, cost and time of every strategy.
@@ -242,8 +241,8 @@ def plan(
     tokens are estimated from characters unless they can be counted: by --tokenizer, or by the server (--model
     and --base-url). Later rounds depend on the verdicts: every strategy plays every case against a simulated
     judge of average accuracy, or of --judge-profile, and the mean and the 90 % range are printed. Without
-    CASES, one problem is planned whose candidates all differ, which is the most expensive case. With a panel
-    (--judge, or [[judge]] tables of --config) the cost is that of all judges, and calls are those of one.
+    CASES, one problem is planned whose candidates all differ, which is the most expensive case. With several
+    judges (--judge, or [[judge]] tables of --config) calls are those of one, and the cost is that of all.
     With --n auto, CASES are problems without candidates, and generating and judging them together is planned
     by simulation.
     """
@@ -275,7 +274,7 @@ def plan(
     )
     judges = options.judge_tables(ctx, judge)
     if len(judges) > 1:
-        terms = _with_panel(terms, judges, panel, join_addresses(base_url))
+        terms = _with_judges(terms, judges, join_addresses(base_url))
     if cases is None:
         sizes = ViewSizes(partial_tokens, full_tokens, overhead_tokens)
         if rho is not None:
@@ -293,24 +292,16 @@ def plan(
                                named=strategy is not None, counted=source, tests=write_tests))  # fmt: skip
 
 
-def _with_panel(terms: Terms, judges: Sequence[JudgeTable], mode: str, base_url: str) -> Terms:
-    """The terms of a panel: the prices of all judges, or from the cheapest to all of a cascade."""
+def _with_judges(terms: Terms, judges: Sequence[JudgeTable], base_url: str) -> Terms:
+    """The terms of several judges: the prices of all of them."""
     prices = [
         _price(one.price_input, one.price_output, one.price_cached, one.model,
                join_addresses(one.base_url) or base_url) or terms.price
         for one in judges
     ]  # fmt: skip
     known = [one for one in prices if one is not None]
-    if len(known) < len(prices):
-        known = []
-    first = min(known, key=lambda one: one.input + one.output, default=None)
-    least = 1 if mode == "cascade" else len(judges)
-    return replace(
-        terms,
-        price=price_of_all(known) if known else None,
-        least_price=first if mode == "cascade" else None,
-        judges=(least, len(judges)),
-    )
+    price = price_of_all(known) if len(known) == len(prices) else None
+    return replace(terms, price=price, judges=len(judges))
 
 
 def _only_rating(strategies: dict[str, Strategy], *, named: bool) -> dict[str, Strategy]:
@@ -573,7 +564,7 @@ def row(name: str, total: Forecast, terms: Terms) -> dict[str, Any]:
         "output_tokens": round(calls.mean * terms.output),
         "usd": None if terms.price is None else dollars,
         "seconds": terms.seconds(tokens.mean, calls.mean, total.depth),
-        **({} if terms.judges == (1, 1) else {"judges_of_an_ask": terms.judges}),
+        **({} if terms.judges == 1 else {"judges_of_an_ask": terms.judges}),
     }
 
 
@@ -639,10 +630,8 @@ def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, counted: st
         f"tokens: {counted}; means and 90 % ranges of rehearsals with {ASSUMED}; unreadable "
         f"replies, which are asked for again, and what findings change are not included{money}"
     )
-    least, most = terms.judges
-    if most > 1:
-        each = f"{most}" if least == most else f"{least} to {most}"
-        remarks += f"; a panel: calls and tokens are those of one judge, and {each} answer each ask"
+    if terms.judges > 1:
+        remarks += f"; calls and tokens are those of one judge, and up to {terms.judges} answer each ask"
     stdout().print(remarks, style="dim")
 
 

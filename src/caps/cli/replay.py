@@ -225,8 +225,8 @@ class _Replay:
 
 def _refuse_unrecorded(config: RunConfig) -> None:
     """Refuse to ask with settings that the folder does not hold because they may be credentials."""
-    lacking = [f"extra {name!r}" for name in unrecorded({**config.extra, **config.extra_e1})]
-    for name in ("base_url", "judge_base_url", "judge_base_url_e1"):
+    lacking = [f"extra {name!r}" for name in unrecorded(config.extra)]
+    for name in ("base_url", "judge_base_url"):
         lacking += [name] if any(map(is_masked, getattr(config, name))) else []
     for table in config.judges:
         lacking += [f"extra {name!r} of {table.name!r}" for name in unrecorded(table.extra)]

@@ -51,7 +51,7 @@ Field = Annotated[
     "budget seconds", "total budget",
     defaults={"judge": REWARD_JUDGE},
     without=(
-        "confidence", "reply", "max_tokens", "max_tokens_e1", "prompts", "criteria",
+        "confidence", "reply", "max_tokens", "prompts", "criteria",
         "vision", "warm_prefix", "cache_hints",
     ),
 )  # fmt: skip

@@ -40,7 +40,7 @@ DryRun = Annotated[
 
 
 @configured(
-    "judge", "recorded", "levels", "asking", "strategy", "calibrate", "evidence", "domain", "findings",
+    "judge", "recorded", "asking", "strategy", "calibrate", "evidence", "domain", "findings",
     "engine", "performance", "context", "embedded", "journal", "cases", "price", "gpu price", "budget",
     "budget seconds",
     "total budget",

@@ -78,14 +78,15 @@ def price_of_all(prices: Sequence[Price]) -> Price:
 
 
 @dataclass(frozen=True, slots=True)
-class PanelPrice(Price):
+class HighestPrice(Price):
     """The prices of several judges: sums cost what their calls cost, other tokens the highest price."""
 
     @classmethod
-    def highest(cls, prices: Sequence[Price]) -> "PanelPrice":
-        """The price of a panel from the prices of its judges."""
+    def of_judges(cls, prices: Sequence[Price]) -> "HighestPrice":
+        """The price of several judges; without any that costs something, nothing."""
         cached = [one.input if one.cached is None else one.cached for one in prices]
-        return cls(max(one.input for one in prices), max(one.output for one in prices), max(cached))
+        inputs, outputs = [one.input for one in prices], [one.output for one in prices]
+        return cls(max(inputs, default=0.0), max(outputs, default=0.0), max(cached, default=0.0))
 
     def of_sums(self, sums: Sums) -> float:
         """Dollars for what was billed, as the calls state it."""
@@ -119,8 +120,7 @@ def listed_price(model: str, base_url: str) -> Price | None:
 class Terms:
     """Mean output tokens of a call, and the price and speed of the server, if known.
 
-    The price of a panel is that of all its judges; `least_price` is that of the one a cascade asks first.
-    `judges` are the fewest and the most that answer an ask.
+    The price of several `judges` is that of all of them.
     """
 
     output: float
@@ -128,20 +128,18 @@ class Terms:
     tokens_per_second: float | None = None
     latency: float | None = None
     connections: int | None = None
-    least_price: Price | None = None
-    judges: tuple[int, int] = (1, 1)
+    judges: int = 1
 
     def __post_init__(self) -> None:
         if self.latency is not None and self.connections is None:
             raise SettingError("--latency needs --max-connections, the number of calls at once")
 
     def dollars(self, tokens: float, calls: float, *, all_cached: bool = False) -> float | None:
-        """Dollars for some calls; `all_cached` is the least: cached input, one judge of a cascade."""
-        price = (self.least_price or self.price) if all_cached else self.price
-        if price is None:
+        """Dollars for some calls; `all_cached` is the least: only cached input."""
+        if self.price is None:
             return None
         billed = round(tokens)
-        return price.of(billed, round(calls * self.output), billed if all_cached else 0)
+        return self.price.of(billed, round(calls * self.output), billed if all_cached else 0)
 
     def seconds(self, tokens: float, calls: float, depth: int) -> float | None:
         """The larger of total work and consecutive rounds; None if neither speed nor latency is known."""

@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from caps.core.errors import SettingError
-from caps.core.panel import Opinion
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
 from caps.evidence.entrants import Views
 from caps.prompts.fence import quote, show
@@ -67,8 +66,21 @@ class PreparedCase:
 UNREAD, LOST = "none", "lost"  # how a reply was read that was not
 
 
+class Opinion(msgspec.Struct, frozen=True):
+    """What one of several judges answered; `malformed` if no reply of it could be read."""
+
+    judge: str
+    answer: Answer
+    malformed: str | None = None
+
+    @property
+    def readable(self) -> bool:
+        """Whether the judge replied, and the reply could be read."""
+        return self.malformed is None and not isinstance(self.answer, Unanswered)
+
+
 class Attempt(msgspec.Struct, frozen=True):
-    """One call to a model on behalf of an ask, and how its reply was read; `judge` names one of a panel.
+    """One call to a model on behalf of an ask, and how its reply was read; `judge` names one of several.
 
     `how` is `none` for a reply that could not be read, and `lost` for a call without a reply.
     """
@@ -99,7 +111,7 @@ class Ruling(msgspec.Struct, frozen=True):
     """The answer to an ask with all its calls; `malformed` if no reply could be read.
 
     `substituted` names the substitutions of a recorded judge without an exact answer. `opinions` are the
-    answers of the judges of a panel. `score` is the number that a reward server gave, of which the answer is
+    answers of several judges. `score` is the number that a reward server gave, of which the answer is
     a rating. `criteria` is what the reply says by each criterion of the case: a side, a rating or the place
     of the best. `shortage` says which budget had no room for a call. `sample` is the beginning of a reply
     that could not be read.

@@ -26,7 +26,6 @@ from caps.core.text import shortened_line
 from caps.core.types import (
     Answer,
     Ask,
-    Level,
     Pairing,
     Rating,
     Solo,
@@ -84,17 +83,15 @@ class JudgeSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class LevelModel:
-    """The model for one evidence level: its client, its name, and extra request fields.
+class JudgingModel:
+    """The model that judges: its client, its name, and extra request fields.
 
-    `max_tokens` limits replies at this level, in place of the setting of the judge. `sees` finds out whether
-    it can see images and documents; without it, they are sent as they are.
+    `sees` finds out whether it can see images and documents; without it, they are sent as they are.
     """
 
     model: Model
     name: str
     extra: Mapping[str, object] = field(default_factory=dict)
-    max_tokens: int | None = None
     sees: Callable[[], Awaitable[bool]] | None = None
 
 
@@ -120,14 +117,14 @@ class _ReadReply(NamedTuple):
 
 
 class LlmJudge:
-    """Answers asks with a language model, optionally a different one at each level.
+    """Answers asks with a language model.
 
     `since` is when the run began: replies that were stored before are those of earlier runs.
     """
 
     def __init__(
         self,
-        level_models: Mapping[Level, LevelModel],
+        model: JudgingModel,
         templates: Mapping[str, str],
         settings: JudgeSettings | None = None,
         *,
@@ -137,7 +134,7 @@ class LlmJudge:
     ) -> None:
         self._cache_hints, self._since = cache_hints, since
         self._history = ReplyHistory(USUAL_REPLY)
-        self._models, self._templates, self._texts = level_models, templates, texts
+        self._model, self._templates, self._texts = model, templates, texts
         self._settings = settings or JudgeSettings()
         self._prompts: dict[tuple[str, int, bool], _Prompt] = {}
 
@@ -146,7 +143,7 @@ class LlmJudge:
         prompt = self._prompt(prepared, ask)
         request = self._request(prepared, ask, prompt)
         code = prepared.code if prompt.has_code else None
-        sees = self._models[ask.level].sees
+        sees = self._model.sees
         if request.messages[0].media and sees is not None and not await sees():
             return Ruling(Unanswered(BLIND))
         request, first = await self._begin(prepared, ask, request, code, budget.deadline)
@@ -155,7 +152,7 @@ class LlmJudge:
         for further in range(self._settings.retries + 1):
             known = first if further == 0 else None
             completion = await pay(
-                self._models[ask.level].model, request, budget, self._history,
+                self._model.model, request, budget, self._history,
                 stored=None if known is None else known.completion,
             )  # fmt: skip
             if isinstance(completion, NoReply):
@@ -202,7 +199,7 @@ class LlmJudge:
         """The tries of an ask that the journal holds, in order, up to the first that this run can use."""
         tries = list[_ReadReply]()
         for further in range(self._settings.retries + 1):
-            stored = await recall(self._models[ask.level].model, request)
+            stored = await recall(self._model.model, request)
             if stored is None:
                 break
             tries.append(await self._read(prepared, ask, stored, code, until))
@@ -261,7 +258,6 @@ class LlmJudge:
         self, prepared: PreparedCase, ask: Ask, prompt: "_Prompt", *, short: bool = False
     ) -> Request:
         code = prepared.code if prompt.has_code else None
-        level_model = self._models[ask.level]
         reply, criteria = self._settings.reply, self._criteria(prepared, prompt)
         views = prepared.evidence.shown(ask)
         media = [prepared.case.candidates[one].media for one in ask.entrants]
@@ -280,14 +276,14 @@ class LlmJudge:
         )
         return Request(
             messages,
-            level_model.name,
+            self._model.name,
             template=prompt.name,
             max_tokens=self._room(ask, code),
             temperature=self._draw_temperature if ask.draw else self._settings.temperature,
             seed=ask.draw or None,
             draw=ask.draw,
             top_logprobs=TOP_LOGPROBS if self._settings.confidence == "logprobs" else 0,
-            extra={**held_to(reply, ask, code, criteria), **level_model.extra},
+            extra={**held_to(reply, ask, code, criteria), **self._model.extra},
             group=prepared.nonce,  # one per case: its prompts begin with the same problem
             cache_at=shared_until(messages[0].content, prepared.nonce) if self._cache_hints else (),
         )
@@ -342,7 +338,7 @@ class LlmJudge:
 
     def _room(self, ask: Ask, code: str | None) -> int:
         """Maximum tokens of a reply; bare tags need few."""
-        most = self._models[ask.level].max_tokens or self._settings.max_tokens
+        most = self._settings.max_tokens
         return min(most, room_for(ask, code)) if self._settings.reply in TAGS else most
 
     def _again(

@@ -1,7 +1,7 @@
 """Judge profiles in files, and their use in strategies."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,12 +14,10 @@ from caps.core.settings import nearest, settings_of
 from caps.files import read_file
 
 T = TypeVar("T")
-MOST_CORRELATED = 0.95
 NAMES = tuple(spec.name for spec in fields(JudgeProfile))
 BESIDE = (
     "source",
     "model",
-    "model_e1",
     "confidence",
     "date",
     "seed",
@@ -27,17 +25,7 @@ BESIDE = (
     "intervals",
     "assumed",
     "warnings",
-    "members",
-    "correlation",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PanelProfile:
-    """What a diagnosis measured of the judges of a panel: their profiles, and how their errors correlate."""
-
-    members: Mapping[str, JudgeProfile] = field(default_factory=dict)
-    correlation: float | None = None
 
 
 def profile_row(profile: JudgeProfile, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,38 +36,15 @@ def profile_row(profile: JudgeProfile, about: Mapping[str, Any]) -> dict[str, An
 OPTION = "--judge-profile"
 
 
-def read_profile(path: Path, *, option: str = OPTION) -> JudgeProfile:
+def read_profile(path: Path) -> JudgeProfile:
     """Read a profile, such as one saved by `caps diagnose --save`; missing fields get their defaults."""
-    return _profile(_read_row(path, option), f"{option} {path}")
-
-
-def read_panel_profile(path: Path) -> PanelProfile:
-    """Read what a profile says of the judges of a panel; nothing if it is that of one judge."""
-    row, where = _read_row(path, OPTION), f"{OPTION} {path}"
-    members, correlation = row.get("members", {}), row.get("correlation")
-    if not isinstance(members, dict) or not all(isinstance(one, dict) for one in members.values()):
-        raise InputError(f"{where}: members: must be a table of profiles by the names of judges")
-    if correlation is not None and (
-        isinstance(correlation, bool)
-        or not isinstance(correlation, int | float)
-        or not 0 <= correlation <= MOST_CORRELATED
-    ):
-        raise InputError(f"{where}: correlation: must be a number from 0 to {MOST_CORRELATED}")
-    profiles = {name: _profile(one, f"{where}: members: {name}") for name, one in members.items()}
-    return PanelProfile(profiles, correlation)
-
-
-def _read_row(path: Path, option: str) -> dict[str, Any]:
+    where = f"{OPTION} {path}"
     try:
-        row = msgspec.json.decode(read_file(path, option=option))
+        row = msgspec.json.decode(read_file(path, option=OPTION))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{option} {path}: not JSON: {error}") from None
+        raise InputError(f"{where}: not JSON: {error}") from None
     if not isinstance(row, dict):
-        raise InputError(f"{option} {path}: must be a JSON object with {', '.join(NAMES)}")
-    return row
-
-
-def _profile(row: Mapping[str, Any], where: str) -> JudgeProfile:
+        raise InputError(f"{where}: must be a JSON object with {', '.join(NAMES)}")
     unknown = [name for name in row if name not in (*NAMES, *BESIDE)]
     known = {name: row[name] for name in NAMES if name in row}
     if unknown or not known:

@@ -4,12 +4,10 @@ The rating is `5.5 + 4.5 * s / (1 + |s|)` of the score s: it rises with the scor
 1 and 10, whatever the scale of the server. A probability becomes a rating between 5.5 and 7.75.
 """
 
-from collections.abc import Mapping
-
 from caps.core.play import AskKind
-from caps.core.types import Ask, Level, Message, Rating, Solo, Unanswered, Usage
+from caps.core.types import Ask, Message, Rating, Solo, Unanswered, Usage
 from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling
-from caps.judging.llm import LevelModel
+from caps.judging.llm import JudgingModel
 from caps.judging.payment import NoReply, ReplyHistory, at_most, pay
 from caps.models.base import Request
 from caps.models.rewards import Form
@@ -23,19 +21,19 @@ def rating_of(score: float) -> float:
 
 
 class RewardJudge:
-    """Rates answers with a reward server, optionally a different one at each level."""
+    """Rates answers with a reward server."""
 
     answers: frozenset[AskKind] = frozenset({"rating"})
 
-    def __init__(self, level_models: Mapping[Level, LevelModel], form: Form) -> None:
-        self._models, self._form = level_models, form
+    def __init__(self, model: JudgingModel, form: Form) -> None:
+        self._model, self._form = model, form
         self._history = ReplyHistory(expected=0)
 
     async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:
         """Ask for the score of an answer; a failed call leaves it unrated."""
         if not isinstance(ask, Solo):
             return Ruling(Unanswered(ONLY_RATES))
-        done = await pay(self._models[ask.level].model, self.request(prepared, ask), budget, self._history)
+        done = await pay(self._model.model, self.request(prepared, ask), budget, self._history)
         if isinstance(done, NoReply):
             return Ruling(Unanswered(done.cause), done.attempts, shortage=done.shortage)
         score = float(done.text)
@@ -53,15 +51,14 @@ class RewardJudge:
 
         A further draw is the same request: a reward model repeats its score.
         """
-        level_model = self._models[ask.level]
         texts = [*prepared.case.problem.messages]
         texts.append(Message("assistant", prepared.evidence.view(ask.entrant, ask.level)))
         messages = tuple(Message(one.role, prepared.showing(one.content, prepared.nonce)) for one in texts)
         return Request(
             messages,
-            level_model.name,
+            self._model.name,
             template=self._form.name,
             max_tokens=0,
-            extra=level_model.extra,
+            extra=self._model.extra,
             group=prepared.nonce,
         )

@@ -163,7 +163,7 @@ PRESETS = {
 
 
 class SimulatedJudge:
-    """The simulated judge of one pool; `judge` numbers several judges with the same seed, as in a panel."""
+    """The simulated judge of one pool; `judge` numbers several judges with the same seed."""
 
     def __init__(
         self,

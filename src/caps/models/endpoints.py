@@ -39,20 +39,17 @@ class Endpoint:
 
 
 class Endpoints(NamedTuple):
-    """The endpoints of the generator and of the judges of full (E2) and partial views (E1)."""
+    """The endpoints of the generator and of a judge."""
 
     generator: Endpoint
-    full: Endpoint
-    partial: Endpoint
+    judge: Endpoint
 
     def stated_values(self) -> dict[str, str]:
         """The settings that name these endpoints."""
-        generator, full, partial = self
+        generator, judge = self
         values = {"model": generator.model, "base_url": generator.base_url}
-        if full != generator:
-            values |= {"judge_model": full.model, "judge_base_url": full.base_url}
-        if partial != full:
-            values |= {"judge_model_e1": partial.model, "judge_base_url_e1": partial.base_url}
+        if judge != generator:
+            values |= {"judge_model": judge.model, "judge_base_url": judge.base_url}
         return values
 
 
@@ -112,25 +109,17 @@ class Connector:
 
 def find_endpoints(config: RunConfig, keys: Keys, connector: Connector) -> Endpoints:
     """The endpoints of the generator and of a judge, which may share one."""
-    base, judge, e1 = (
-        join_addresses(one) for one in (config.base_url, config.judge_base_url, config.judge_base_url_e1)
-    )
+    base, address = join_addresses(config.base_url), join_addresses(config.judge_base_url)
     generator = None
-    if config.model or base or not (config.judge_model or judge):
+    if config.model or base or not (config.judge_model or address):
         generator = connector.find(config.model, base, keys.api_key)
-    if generator is not None and not (config.judge_model or judge or keys.judge_api_key):
-        full = generator
-    else:
-        beside = "" if generator is None or generator.is_file else generator.base_url
-        known = None if generator is None else generator.api_key
-        key = keys.judge_api_key or (None if judge and judge != beside else known or keys.api_key)
-        full = connector.find(config.judge_model or config.model, judge or beside or base, key)
-    partial = full
-    if config.judge_model_e1 or e1:
-        beside = "" if full.is_file else full.base_url
-        key = keys.judge_api_key_e1 or (None if e1 and e1 != beside else full.api_key)
-        partial = connector.find(config.judge_model_e1 or full.model, e1 or beside, key)
-    return Endpoints(generator or full, full, partial)
+    if generator is not None and not (config.judge_model or address or keys.judge_api_key):
+        return Endpoints(generator, generator)
+    beside = "" if generator is None or generator.is_file else generator.base_url
+    generator_key = None if generator is None else generator.api_key
+    key = keys.judge_api_key or (None if address and address != beside else generator_key or keys.api_key)
+    judge = connector.find(config.judge_model or config.model, address or beside or base, key)
+    return Endpoints(generator or judge, judge)
 
 
 async def least_context(models: Mapping[Endpoint, Model]) -> int | None:
@@ -139,14 +128,14 @@ async def least_context(models: Mapping[Endpoint, Model]) -> int | None:
     return min((one for one in known if one is not None), default=None)
 
 
-def call_capacity(models: Iterable[Model], *, auto: bool, panel: bool) -> Callable[[], int]:
-    """A function that returns the number of concurrent calls at all models together.
+def call_capacity(models: Iterable[Model], *, auto: bool) -> Callable[[], int]:
+    """A function that returns the number of concurrent asks: an ask may occupy a connection of each model.
 
-    An ask of a `panel` may occupy a connection of each model. With `auto`, the limits of the models grow.
+    With `auto`, the limits of the models grow.
     """
     limits = [_call_limit(model) for model in models]
-    surplus, combine = SURPLUS_CALLS if auto else 0, max if panel else sum
-    return lambda: combine(limit() for limit in limits) + surplus
+    surplus = SURPLUS_CALLS if auto else 0
+    return lambda: max(limit() for limit in limits) + surplus
 
 
 def _call_limit(model: Model) -> Callable[[], int]:

@@ -23,7 +23,6 @@ from caps.statistics.judge_measures import (
 )
 from caps.studies.advice import BASELINE, Conclusion, Expected
 from caps.studies.diagnosis import DiagnosisRun
-from caps.studies.panel import PanelMeasures
 
 LEVELS = ("E1", "E2")
 PROXY = (
@@ -66,36 +65,6 @@ def _both(measured: JudgeMeasures, *, labelled: bool = True) -> list[tuple[str, 
             rows.append(("Brier score (0.25: no idea)", *(number(at[level].brier, 3) for level in LEVELS)))
             rows.append(("calibration error %", *(percent(at[level].calibration_error) for level in LEVELS)))
     return [*rows, ("tokens a call", *(number(at[level].tokens, 0) for level in LEVELS))]
-
-
-def panel_table(panel: PanelMeasures) -> Grid:
-    """Each judge of a panel alone, all of them and the cascade, on the same pairs and at both levels."""
-    rows = [
-        (
-            ("→ " if one == panel.chosen else "  ") + one.name,
-            percent(one.accuracy),
-            "" if one == panel.best else f"{100 * one.gain:+.1f} [{_interval(one.interval)}]",
-            f"{one.calls:.2f}",
-            number(one.tokens, 0),
-            "unknown" if one.usd is None else f"{one.usd:.6f}",
-        )
-        for one in panel.ways
-    ]
-    columns = ("panel", "right %", f"less {panel.best.name}", "calls an ask", "tokens an ask", "USD an ask")
-    return table("", columns, rows)
-
-
-def panel_words(panel: PanelMeasures) -> list[str]:
-    """Whether a panel beats its best judge at its price, and how the errors of its judges correlate."""
-    known = "" if panel.correlation is None else f"errors of two judges correlate by {panel.correlation:.2f}"
-    return [panel.sentence, *([known] if known else [])]
-
-
-def panel_row(panel: PanelMeasures) -> dict[str, Any]:
-    """The measures of a panel as JSON."""
-    ways = [asdict(one) for one in panel.ways]
-    words = {"best": panel.best.name, "chosen": panel.chosen.name, "conclusion": panel.sentence}
-    return {"ways": ways, **words, **panel.kept()}
 
 
 def _interval(bounds: tuple[float, float]) -> str:
@@ -243,15 +212,13 @@ NEEDS_LABELS = ("accuracy", "standing", "brier", "calibration_error", "curve")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeLabel:
-    """Who was diagnosed: where the verdicts come from, the models' names, the options that name it again."""
+    """Who was diagnosed: where the verdicts come from, its name, the options that name it again."""
 
     source: str
     model: str | None = None
-    model_e1: str | None = None
     words: tuple[str, ...] = ()
     simulated: bool = False
     price: Price | None = None
-    panel: PanelMeasures | None = None
 
     @property
     def name(self) -> str:
@@ -276,7 +243,6 @@ def diagnosis_row(found: Conclusion, asked: DiagnosisRun, judge: JudgeLabel, lin
             "expected_by": {"simulated": True, "judge": asdict(found.model)},
             "options": [asdict(one) for one in found.options],
         },
-        **({} if judge.panel is None else {"panel": panel_row(judge.panel)}),
     }
 
 
@@ -333,7 +299,6 @@ def kept_row(
     about = {
         "source": judge.source,
         "model": judge.model,
-        "model_e1": judge.model_e1,
         "confidence": asked.confidence,
         "date": date,
         "seed": seed,

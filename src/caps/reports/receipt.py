@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from caps.core.contest import Contest
 from caps.core.errors import CapsError
-from caps.core.panel import Opinion
 from caps.core.play import Believing, Explaining, Strategy
 from caps.core.types import (
     Answer,
@@ -27,7 +26,7 @@ from caps.core.types import (
 from caps.engines.base import CaseRun
 from caps.evidence.anatomy import final_answer
 from caps.journal.keys import request_key
-from caps.judging.base import PreparedCase
+from caps.judging.base import Opinion, PreparedCase
 from caps.prompts.read import verdict_of
 from caps.reports.bracket import confidence
 from caps.runs.rebuild import RebuiltRun
@@ -51,7 +50,7 @@ class Game:
     cached: int
     output: int
     tries: int
-    opinions: str = ""  # what each judge of a panel said
+    opinions: str = ""  # what each of several judges said
     criteria: tuple[tuple[str, str], ...] = ()  # what the judge said by each criterion
 
 
@@ -113,12 +112,15 @@ def games_of(lines: list[Line]) -> list[Asked]:
 
 
 def _opinions_text(ask: Ask, opinions: Sequence[Opinion]) -> str:
-    """What each judge of a panel said; empty for a single judge."""
-    found = []
-    for one in opinions:
-        preferred, said = _read_answer(ask, one.answer)
-        found.append(f"{one.judge} {said}" if preferred is None else f"{one.judge} {preferred} {said}")
-    return ", ".join(found)
+    """What each of several judges said; empty for one judge."""
+    words = []
+    for opinion in opinions:
+        preferred, said = _read_answer(ask, opinion.answer)
+        if opinion.malformed is not None:
+            words.append(f"{opinion.judge} unreadable")
+        else:
+            words.append(" ".join([opinion.judge, *([] if preferred is None else [str(preferred)]), said]))
+    return ", ".join(words)
 
 
 def _read_answer(ask: Ask, answer: Answer | None) -> tuple[int | None, str]:

@@ -41,11 +41,11 @@ def name_of(receipt: Receipt, one: int) -> str:
 def describe(game: Game, receipt: Receipt) -> str:
     """Describe a judge call in one line."""
     name = partial(name_of, receipt)
-    panel = f" (panel: {game.opinions})" if game.opinions else ""
+    opinions = f" ({game.opinions})" if game.opinions else ""
     if len(game.shown) != 2:
-        return f"{', '.join(map(name, game.shown))} at {game.level}: {game.said}{panel}"
+        return f"{', '.join(map(name, game.shown))} at {game.level}: {game.said}{opinions}"
     verdict = game.said if game.preferred is None else f"{name(game.preferred)} preferred, {game.said}"
-    return f"{name(game.shown[0])} in A, {name(game.shown[1])} in B, at {game.level}: {verdict}{panel}"
+    return f"{name(game.shown[0])} in A, {name(game.shown[1])} in B, at {game.level}: {verdict}{opinions}"
 
 
 def picture_of(receipt: Receipt, described: Sequence[str]) -> tuple[str, str, Node] | None:

@@ -24,8 +24,8 @@ from caps.reports.run_page import (
     cards,
     count_choices,
     glossary_view,
+    judges_view,
     lead,
-    panel_view,
     run_rows,
     searched_characters,
     section,
@@ -130,14 +130,14 @@ def run_figures(report: RunReport) -> list[Node]:
 
 
 def run_details(report: RunReport) -> list[Node]:
-    """Return the figures below the table: tokens and money by stage, judges of a panel, calls over time."""
+    """Return the figures below the table: tokens and money by stage, several judges, calls over time."""
     run, figures = report.run, report.figures
     timeline = timeline_view(_timestamps(run))
     about = "Prompts sent to the judge, by stage and evidence: partial views (E1) or whole answers (E2)."
     spent = section("What it read", about, tokens_view(figures, run.runner.price))
     return [
         *([spent] if figures.total.calls else []),
-        *panel_view(report.lines),
+        *judges_view(report.lines),
         *([] if timeline is None else [timeline]),
     ]
 

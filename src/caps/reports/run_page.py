@@ -1,6 +1,5 @@
 """The page of a run: accuracy, cost, settings, and the table of its cases."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +8,7 @@ from caps.config import RunConfig
 from caps.core.text import number, percent, plural
 from caps.costs.ledger import Sums
 from caps.costs.prices import Price
+from caps.judging.several import JudgeTotals
 from caps.reports.cases import CaseFacts, shortened
 from caps.reports.charts import (
     HALF,
@@ -341,34 +341,32 @@ def facts(rows: Sequence[tuple[str, str]]) -> Node:
     return el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in rows))
 
 
-MOST_DIVIDED = 20
-
-
-def panel_view(lines: Iterable[Line]) -> list[Node]:
-    """Show what each judge of a panel was asked, and the cases they disagree about most."""
-    panels = [(line["id"], line["panel"]) for line in lines if "panel" in line]
-    if not panels:
+def judges_view(lines: Iterable[Line]) -> list[Node]:
+    """Show what each of several judges was asked, how far it agrees with their mean, and what it cost."""
+    totals: dict[str, JudgeTotals] = {}
+    for line in lines:
+        for name, row in line.get("judges", {}).items():
+            totals.setdefault(name, JudgeTotals()).add_line(row)
+    if not totals:
         return []
-    asked, silent = Counter[str](), Counter[str]()
-    for _, panel in panels:
-        asked.update(panel["asked"])
-        silent.update({name: sum(reasons.values()) for name, reasons in panel["unanswered"].items()})
-    rows = [(name, number(count, 0), number(silent[name], 0)) for name, count in asked.items()]
-    divided = [(name, panel) for name, panel in panels if panel["disagreement"]]
-    divided.sort(key=lambda one: -one[1]["disagreement"])
-    cases = [
-        (name, percent(panel["disagreement"]), f"{panel['divided']} of {panel['games']}")
-        for name, panel in divided[:MOST_DIVIDED]
+    rows = [
+        (
+            name,
+            number(judge.asks, 0),
+            number(judge.unanswered.total(), 0),
+            number(judge.unreadable, 0),
+            percent(judge.agreement),
+            number(judge.billed + judge.output, 0),
+            "" if judge.usd is None else f"{judge.usd:.4f}",
+        )
+        for name, judge in totals.items()
     ]
     about = (
-        "Disagreement is the mean share of judges whose answer differs from the panel's, over asks that at "
-        "least two of them answered. The receipt of a case shows what each judge said."
+        "Agreement is the share of a judge's answers that prefer the same candidate as the mean of all, "
+        "over asks that at least two of them answered. The receipt of a case shows what each judge said."
     )
-    shown = [table(("judge", "asks", "unanswered"), rows, "judges of the panel")]
-    if cases:
-        columns = ("case", "disagreement %", "divided asks")
-        shown.append(table(columns, cases, "cases with most disagreement"))
-    return [section("Panel of judges", about, *shown)]
+    columns = ("judge", "asks", "unanswered", "unreadable replies", "agreement %", "tokens billed", "USD")
+    return [section("Judges", about, table(columns, rows, "judges"))]
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str | Node]], name: str) -> Node:

@@ -77,9 +77,7 @@ class RebuiltRun:
             self.strategy = self.runner.strategy
             if self.runner.asks_model:  # the prompts of a custom judge are unknown
                 models = [one for one in self.runner.judge_sources if not one.has_own_judge]
-                judge = models[0].make_judge(
-                    lambda _: NoModel(), self.runner.templates
-                )  # of a panel, the first
+                judge = models[0].make_judge(lambda _: NoModel(), self.runner.templates)
                 self.judge = judge if isinstance(judge, LlmJudge) else None
         except CapsError as error:  # custom prompts or a custom strategy that are missing
             self._note(f"contests cannot be replayed: {error}")

@@ -1,14 +1,13 @@
 """Result lines: selections, judge calls, findings and servers as plain data."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import msgspec
 
 from caps.config import RunConfig
-from caps.core.panel import Opinion, disagreement
 from caps.core.text import number, plural, printable_json
 from caps.core.types import (
     BY_CLOCK,
@@ -29,9 +28,9 @@ from caps.core.types import (
 from caps.costs.ledger import Ledger, Sums
 from caps.costs.prices import Price
 from caps.engines.base import AskRuling, Outcome
-from caps.judging.base import PreparedCase
+from caps.judging.base import Opinion, PreparedCase, Ruling
+from caps.judging.several import JudgeTotals, add_rulings
 from caps.models.fleet_servers import ServerRecord
-from caps.runs.panel_summary import PanelSummary
 from caps.strategies.dedup import clusters
 
 Line = dict[str, Any]
@@ -151,7 +150,7 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
         **({"substituted": dict(sorted(ledger.substituted.items()))} if ledger.substituted else {}),
         **({"skip_failing": True} if config.skip_failing else {}),
         **findings_line(prepared),
-        **panel_line(outcome),
+        **judges_line(outcome),
         **_criteria_line(outcome),
         **probability_line(chosen),
         **scores_line(chosen, len(prepared.case.candidates)),
@@ -159,11 +158,16 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
     }
 
 
-def panel_line(outcome: Outcome) -> Line:
-    """Return what each judge of a panel was asked and how far they disagree; empty for a single judge."""
-    panel = PanelSummary()
-    panel.add((judged.ask, judged.ruling) for judged in outcome.judged)
-    return panel.as_line()
+def judges_line(outcome: Outcome) -> Line:
+    """Return the totals of each of several judges; empty for one judge."""
+    totals: dict[str, JudgeTotals] = {}
+    add_rulings(totals, (judged.ruling for judged in outcome.judged))
+    return totals_line(totals)
+
+
+def totals_line(totals: Mapping[str, JudgeTotals]) -> Line:
+    """Return the totals of several judges as plain data; empty for one judge."""
+    return {"judges": {name: judge.as_line() for name, judge in totals.items()}} if totals else {}
 
 
 def probability_line(chosen: Selection) -> Line:
@@ -257,7 +261,7 @@ def ruling_lines(outcome: Outcome) -> Iterator[Line]:
                 **({"criteria": apart} if apart and is_last else {}),
                 **({"substituted": judged.ruling.substituted} if judged.ruling.substituted else {}),
                 **({"judge": attempt.judge} if attempt.judge else {}),
-                **(_opinions_line(judged) if is_last else {}),
+                **(_opinions_line(judged.ruling) if is_last else {}),
                 **({"score": judged.ruling.score} if judged.ruling.score is not None else {}),
                 "attempt": index,
                 "how": attempt.how,
@@ -274,7 +278,7 @@ def ruling_lines(outcome: Outcome) -> Iterator[Line]:
                 **({} if attempt.usage.usd is None else {"usd": round(attempt.usage.usd, 9)}),
             }
         if not judged.ruling.attempts:
-            yield {**base, **_answer_line(judged.ruling.answer), **_opinions_line(judged)}
+            yield {**base, **_answer_line(judged.ruling.answer), **_opinions_line(judged.ruling)}
 
 
 def usage_of(line: Line) -> Usage:
@@ -288,32 +292,35 @@ def usage_of(line: Line) -> Usage:
     )
 
 
-def _opinions_line(judged: AskRuling) -> Line:
-    """What the judges of a panel answered, and the share that differs from the panel's answer."""
-    opinions = judged.ruling.opinions
-    if not opinions:
+def _opinions_line(ruling: Ruling) -> Line:
+    """What each of several judges answered, and whether none of them could be read."""
+    if not ruling.opinions:
         return {}
-    apart = disagreement(judged.ask, judged.ruling.answer, opinions)
-    return {
-        "opinions": [{"judge": one.judge, **_answer_line(one.answer)} for one in opinions],
-        "disagreement": None if apart is None else round(apart, 4),
-        **({} if judged.ruling.malformed is None else {"malformed": judged.ruling.malformed}),
-    }
+    opinions = [
+        {"judge": opinion.judge, **_answer_line(opinion.answer), **_malformed_line(opinion.malformed)}
+        for opinion in ruling.opinions
+    ]
+    return {"opinions": opinions, **_malformed_line(ruling.malformed)}
+
+
+def _malformed_line(cause: str | None) -> Line:
+    return {} if cause is None else {"malformed": cause}
 
 
 def opinions_of(line: Line) -> tuple[Opinion, ...]:
-    """Rebuild what the judges of a panel answered, from the last line of an ask."""
-    found = ((one["judge"], answer_of(one)) for one in line.get("opinions", ()))
-    return tuple(Opinion(judge, answer) for judge, answer in found if answer is not None)
+    """Rebuild what each of several judges answered, from the last line of an ask."""
+    opinions = ((row["judge"], answer_of(row), row.get("malformed")) for row in line.get("opinions", ()))
+    return tuple(Opinion(judge, answer, cause) for judge, answer, cause in opinions if answer is not None)
 
 
 def unanswered_in(line: Line) -> Iterator[tuple[str, str]]:
-    """The judges of a panel, and an empty name for the run itself, that did not answer the ask of a line."""
-    if line.get("unanswered") is not None:
+    """Which of several judges, or under an empty name the only one, did not answer the ask of a line."""
+    opinions = opinions_of(line)
+    if line.get("unanswered") is not None and not opinions:
         yield "", str(line["unanswered"])
-    for one in opinions_of(line):
-        if isinstance(one.answer, Unanswered):
-            yield one.judge, one.answer.reason
+    for opinion in opinions:
+        if isinstance(opinion.answer, Unanswered) and opinion.malformed is None:
+            yield opinion.judge, opinion.answer.reason
 
 
 def _ask_line(name: str, judged: AskRuling) -> Line:
@@ -368,7 +375,7 @@ def ledger_lines(ledger: Ledger) -> list[Line]:
 
 
 def _sums_line(sums: Sums) -> Line:
-    """Return sums as plain data; dollars only if the judges of a panel have prices of their own."""
+    """Return sums as plain data; dollars only if several judges have prices of their own."""
     return {name: value for name, value in asdict(sums).items() if name != "usd" or value}
 
 

@@ -17,7 +17,7 @@ from caps.config import RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.secrets import recorded_extra, shown_address
 from caps.core.settings import settings_of
-from caps.core.types import Case
+from caps.core.types import Case, Level
 from caps.datasets.imports import open_cases
 from caps.files import join_paths, split_paths, write_file
 from caps.judge_tables import JudgeTable
@@ -29,10 +29,10 @@ NAME = "run.json"
 PACKAGES = {"caps": "caps-select", "aiohttp": "aiohttp", "msgspec": "msgspec"}  # key -> distribution
 #: Settings that identify a run: they decide what is asked and chosen.
 DECIDING = (
-    "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "max_tokens_e1",
-    "reply", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "further_inputs",
+    "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens",
+    "reply", "extra", "profile", "views", "domain", "hard_evidence", "further_inputs",
     "further_seconds", "criteria", "recorded", "recorded_judge", "judge_temperature",
-    "panel", "panel_correlation", "panel_sure", "map", "reward_api", "reward_template", "reward_steps",
+    "map", "reward_api", "reward_template", "reward_steps",
     "reward_class", "write_tests", "write_tests_model", "samples", "max_n", "target", "repositories",
 )  # fmt: skip
 
@@ -62,10 +62,9 @@ class RunFile:
         """Return the file as plain data, without secrets in addresses and extra request fields."""
         row = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "config"}
         config = self.config.to_dict()
-        for name in ("base_url", "judge_base_url", "judge_base_url_e1"):
+        for name in ("base_url", "judge_base_url"):
             config[name] = [shown_address(one) for one in config[name]]
-        for name in ("extra", "extra_e1"):
-            config[name] = recorded_extra(config[name])
+        config["extra"] = recorded_extra(config["extra"])
         config["judges"] = list(map(_recorded_table, config["judges"]))
         config["generator"] = [_without_secrets(table) for table in config["generator"]]
         return {"format": FORMAT, "config": config, **row}
@@ -96,9 +95,8 @@ class RunFile:
         names = [name for name in DECIDING if getattr(ours, name) != getattr(theirs, name)]
         if "settings" in names and _completed(ours) == _completed(theirs):
             names.remove("settings")
-        for name in ("extra", "extra_e1"):
-            if recorded_extra(getattr(ours, name)) == recorded_extra(getattr(theirs, name)):
-                names = [one for one in names if one != name]
+        if "extra" in names and recorded_extra(ours.extra) == recorded_extra(theirs.extra):
+            names.remove("extra")
         confidences = {ours.confidence, theirs.confidence}
         if len(confidences) > 1 and "auto" not in confidences:  # `auto` is resolved at the endpoint
             names.append("confidence")
@@ -152,13 +150,16 @@ def _completed(config: RunConfig) -> dict[str, Any]:
 def judges_of(config: RunConfig) -> tuple[str | None, str | None]:
     """Return the names of the judges of full and partial views."""
     if config.judges:
-        names = f"panel of {', '.join(one.name for one in config.judges)}"
-        return names, names
+        full, partial = (
+            ", ".join(table.name for table in config.judges if level in table.levels)
+            for level in (Level.FULL, Level.PARTIAL)
+        )
+        return full, partial
     if config.recorded is not None:
         name = f"{config.recorded_judge or config.recorded} (recorded)"
         return name, name
-    full = config.judge_model or config.model
-    return full, config.judge_model_e1 or full
+    model = config.judge_model or config.model
+    return model, model
 
 
 def new_run_file(

@@ -11,8 +11,8 @@ from caps.costs.ledger import Baseline, Ledger, Sums
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.judging.base import UNREAD
+from caps.judging.several import JudgeTotals, add_rulings
 from caps.models.fleet_servers import ServerRecord
-from caps.runs.panel_summary import PanelSummary
 from caps.runs.result_lines import (
     FindingsSummary,
     Line,
@@ -20,6 +20,7 @@ from caps.runs.result_lines import (
     server_lines,
     servers_text,
     tokens_line,
+    totals_line,
     usage_of,
 )
 from caps.sampling.base import Sample, Sampled, Step
@@ -40,14 +41,14 @@ class Summary:
     trial: Usage = field(default_factory=lambda: Usage(0, 0))
     ledger: Ledger = field(default_factory=Ledger)
     findings: FindingsSummary = field(default_factory=FindingsSummary)
-    panel: PanelSummary = field(default_factory=PanelSummary)
+    judges: dict[str, JudgeTotals] = field(default_factory=dict)  # empty for one judge
     servers: list[ServerRecord] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
         """Count one case."""
         self.cases += 1
         self.ledger.add(outcome.ledger)
-        self.panel.add((judged.ask, judged.ruling) for judged in outcome.judged)
+        add_rulings(self.judges, (judged.ruling for judged in outcome.judged))
         chosen, prepared = outcome.selection, outcome.prepared
         if chosen is None or prepared is None:
             self.failed += 1
@@ -88,7 +89,7 @@ class Summary:
             **blocked_line(self.ledger),
             **({"substituted": dict(self.ledger.substituted)} if self.ledger.substituted else {}),
             "findings": self.findings.as_line(),
-            **self.panel.as_line(),
+            **totals_line(self.judges),
             "by_stage": ledger_lines(self.ledger),
             **({"servers": server_lines(self.servers)} if self.servers else {}),
         }
@@ -110,7 +111,7 @@ class Summary:
             share = percent(self.right / self.labelled, wilson(self.right, self.labelled))
             lines.append(f"right: {self.right} of {self.labelled} labelled ({share} %)")
         lines += self.findings.as_text()
-        lines += self.panel.as_text()
+        lines += [f"judge {name}: {totals.as_text()}" for name, totals in self.judges.items()]
         lines += servers_text(self.servers)
         if self.ledger.unreadable:
             replies = f"{_counts_text(self.ledger.unreadable)} of {number(total.attempts, 0)}"
@@ -125,8 +126,10 @@ class Summary:
         return f", {number(tokens, 0)} to try the endpoint" if tokens else ""
 
     def _dollars(self, price: Price) -> float:
-        trial = self.trial
-        return price.of_sums(self.ledger.total()) + price.of(trial.prompt, trial.output, trial.cached)
+        trial, usd = self.trial, self.trial.usd
+        if usd is None:
+            usd = price.of(trial.prompt, trial.output, trial.cached)
+        return price.of_sums(self.ledger.total()) + usd
 
     def _money(self, price: Price | None, seconds: float, gpu_hour_usd: float | None) -> str:
         if gpu_hour_usd is not None:
@@ -257,7 +260,7 @@ def group_by_ask(lines: Iterable[Line]) -> list[list[Line]]:
 def malformed_cause(attempts: Sequence[Line]) -> str | None:
     """Return why no reply to an ask could be read, if none could."""
     last = attempts[-1]
-    if "opinions" in last:  # the last call is that of one judge of a panel
+    if "opinions" in last:  # the last call is that of one of several judges
         return last.get("malformed")
     return last.get("cause") if last.get("unanswered") in (None, "malformed") else None
 

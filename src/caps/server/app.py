@@ -239,13 +239,13 @@ async def _open_service(
         async def connect(where: Endpoint) -> Upstream:
             return _observed(await _connect(stack, where, runner), meter)
 
-        generator, judging, _ = runner.endpoints
+        generator, judging = runner.endpoints
         upstream = await connect(generator)
         same = (judging.base_url, judging.api_key) == (generator.base_url, generator.api_key)
-        judge = upstream if same or runner.members else await connect(judging)
-        places = runner.judging_endpoints if runner.members else ()
-        panel = {where: await connect(where) for where in places}
-        await runner.learn_context(panel or {judging: judge})
+        judge = upstream if same or runner.config.judges else await connect(judging)
+        places = runner.judging_endpoints if runner.config.judges else ()
+        judges = {where: await connect(where) for where in places}
+        await runner.learn_context(judges or {judging: judge})
         texts = TextWorkers()
         stack.push_async_callback(texts.close)
         findings = runner.findings(None, texts)
@@ -259,7 +259,7 @@ async def _open_service(
         yield SelectionService(
             upstream=upstream,
             selector=Selector(
-                runner, judge, findings, texts, panel, judge_tokens=config.limits.max_judge_tokens or None
+                runner, judge, findings, texts, judges, judge_tokens=config.limits.max_judge_tokens or None
             ),
             config=runner.config,
             model=generator.model or None,

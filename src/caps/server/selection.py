@@ -245,10 +245,10 @@ class ContestResult:
 
 
 class Selector:
-    """Runs contests with one judge server or a panel, each with the limits of its own request.
+    """Runs contests with one judge or several, each with the limits of its own request.
 
-    The judge model is the configured one, else the model that generated the candidates. `panel` holds the
-    models of a panel's judges, and `judge_tokens` limits the judge of each request.
+    The judge model is the configured one, else the model that generated the candidates. `judges` holds the
+    models of several judges, and `judge_tokens` limits the judges of each request.
     """
 
     def __init__(
@@ -257,22 +257,22 @@ class Selector:
         model: Upstream,
         findings: Findings | None,
         texts: TextWorkers,
-        panel: Mapping[Endpoint, Model] | None = None,
+        judges: Mapping[Endpoint, Model],
         *,
         judge_tokens: int | None = None,
     ) -> None:
         self._runner, self._model, self._findings, self._texts = runner, model, findings, texts
-        self._panel, self._judge_tokens = panel or {}, judge_tokens
+        self._judges, self._judge_tokens = judges, judge_tokens
         self._qualities: dict[Endpoint, Quality] = {}  # of the generators of virtual models
 
     @property
     def judge(self) -> str | None:
-        """The configured judge model or panel, if any."""
+        """The configured judge model or judges, if any."""
         config = self._runner.config
-        if self._runner.members:
+        if config.judges:
             return self._runner.judge_name
         fixed = config.judge_model or config.judge_base_url
-        return self._runner.endpoints.full.model or None if fixed else None
+        return self._runner.endpoints.judge.model or None if fixed else None
 
     async def select(
         self, case: Case, config: RunConfig, *, generator: str, deadline: float
@@ -368,14 +368,14 @@ class Selector:
     def _open(self, config: RunConfig, generator: str, deadline: float) -> tuple[Runner, LocalEngine]:
         """The runner and the engine of one request."""
         left = max(0.0, deadline - asyncio.get_running_loop().time())
-        if self._runner.members:
+        if self._runner.config.judges:
             runner = self._runner.with_config(replace(config, budget_seconds=left, generator=()))
-            models: Mapping[Endpoint, Model] = self._panel
+            models: Mapping[Endpoint, Model] = self._judges
         else:
             judge = config.judge_model or self.judge
             own = replace(config, model=generator, judge_model=judge, budget_seconds=left, generator=())
             runner = self._runner.with_config(own, model=self._model)
-            models = dict.fromkeys(runner.endpoints[1:], self._model)
+            models = {runner.endpoints.judge: self._model}
         return runner, runner.local_engine(models, texts=self._texts, findings=self._findings)
 
 

@@ -27,7 +27,6 @@ from caps.statistics.judge_measures import (
     profile_of,
 )
 from caps.statistics.observations import Observation, Rated, by_case, complete
-from caps.studies.panel import PanelVerdict, panel_verdict
 from caps.studies.simulation import INSTRUCTION_TOKENS, LabelledPool, PoolModel, generated_pools
 
 OBSERVATIONS_PER_PAIR = 4
@@ -151,7 +150,6 @@ class DiagnosisRun:
     unanswered: int = 0
     failures: list[str] = field(default_factory=list)
     ended: str | None = None  # budget or time
-    panel: list[PanelVerdict] = field(default_factory=list)  # what each judge of a panel said
 
 
 def subjects(cases: Iterable[Case | InputError], prepare: Prepare) -> Iterator[Subject]:
@@ -233,8 +231,6 @@ async def ask(
             if outcome.failure is not None:
                 asked.failures.append(f"case {outcome.name!r}: {outcome.failure}")
             observations = complete(list(_observations(subject, outcome, asked)), OBSERVATIONS_PER_PAIR)
-            if not (plan.stop and rule.settled):
-                asked.panel += _panel_verdicts(outcome, observations)
             answers = ((judged.ask, judged.ruling.answer) for judged in outcome.judged)
             _add_case(asked, rule, plan, observations, _rated(subject, answers))
             advance(len(subject.probe_pairs))
@@ -325,23 +321,6 @@ def _observations(subject: Subject, outcome: Outcome, asked: DiagnosisRun) -> It
                 tokens=first,
                 output=written,
             )
-
-
-def _panel_verdicts(outcome: Outcome, observations: Sequence[Observation]) -> Iterator[PanelVerdict]:
-    """What each judge of a panel said, on the pairs that were judged completely."""
-    whole = {(*sorted((obs.one, obs.other)), obs.level, obs.first): obs for obs in observations}
-    for judged in outcome.judged:
-        ask = judged.ask
-        if isinstance(ask, Pairing):
-            found = [
-                obs
-                for first in (True, False)
-                if (obs := whole.get((*sorted((ask.a, ask.b)), ask.level, first)))
-                and (obs.one if first else obs.other) == ask.a
-            ]
-            verdict = panel_verdict(found[0], ask, judged.ruling) if found else None
-            if verdict is not None:
-                yield verdict
 
 
 def _observation(subject: Subject, pairing: Pairing, verdict: Verdict) -> Observation:

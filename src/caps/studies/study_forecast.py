@@ -81,7 +81,7 @@ def _add(
         if price is not None:
             total.dollars += share * price.of(round(read), round(written))
     total.assumed = total.assumed or reply is None
-    model = runner.endpoints.full.model
+    model = runner.endpoints.judge.model
     if price is None and model not in total.unpriced:
         total.unpriced = (*total.unpriced, model)
 
@@ -92,7 +92,7 @@ def _reply(runner: Runner) -> float | None:
     if path is None or not path.is_file():
         return None
     try:
-        return measured_output(path, runner.endpoints.full.model, list(runner.templates))
+        return measured_output(path, runner.endpoints.judge.model, list(runner.templates))
     except InputError:  # it holds no replies of this judge yet
         return None
 

@@ -229,16 +229,12 @@ def _described(strategy: Strategy) -> tuple[str, Mapping[str, Any]]:
 
 def _identity(runner: Runner) -> list[Any]:
     """Everything that replies depend on; the address of the model is not part of it."""
-    config = runner.config
-    if not runner.members:
+    if len(runner.judge_sources) == 1:
         return _identity_of(runner.judge_sources[0], runner)
-    rule = [config.panel, config.panel_sure, runner.panel_rule.correlation]
-    profiles = {one.name: settings_of(one.profile) for one in runner.panel_rule.members}
-    judges = [
-        [table.name, table.weight, table.level, profiles[table.name], _identity_of(source, runner)]
-        for table, source in runner.members
+    return [
+        [source.table.name, source.table.weight, source.table.level, _identity_of(source, runner)]
+        for source in runner.judge_sources
     ]
-    return ["panel", *rule, *judges]
 
 
 def _identity_of(source: JudgeSource, runner: Runner) -> list[Any]:
@@ -246,15 +242,13 @@ def _identity_of(source: JudgeSource, runner: Runner) -> list[Any]:
     config, own = source.config, source.own_judge
     if isinstance(own, RecordedJudge):
         return ["recorded", own.name, own.digest, config.profile, dict(config.views), config.hard_evidence]
-    model = source.endpoints.full.model if runner.asks_judge else None
+    model = source.endpoints.judge.model if runner.asks_judge else None
     judge: list[Any] = [
         model,
         source.settings if model else None,
         config.confidence,
         recorded_extra(source.config.extra),
     ]
-    if config.max_tokens_e1 is not None or config.extra_e1:
-        judge += [config.max_tokens_e1, recorded_extra(config.extra_e1)]
     if runner.criteria:
         judge.append(runner.criteria)
     further = (config.further_inputs, config.further_seconds)
