@@ -199,24 +199,3 @@ def test_solve_generates_with_the_model_and_judges_with_the_panel(tmp_path):
     assert asked == {"first", "second"}
     assert generated == {"stub"}
     assert json.loads(done.stdout)["panel"]["asked"].keys() == {"first", "second"}
-
-
-@pytest.mark.linux
-def test_several_processes_ask_each_judge_in_the_form_that_its_server_holds_replies_to(tmp_path):
-    def in_form(body, number):
-        reply = better_quality_wins(body)
-        if "structured_outputs" in body:
-            wanted = "<winner>A" if "<winner>A" in reply.text else "<winner>B"
-            return Reply(next(one for one in body["structured_outputs"]["choice"] if wanted in one))
-        return reply
-
-    with ScriptedEndpoint(in_form, holds=("choice",)) as a, ScriptedEndpoint(better_quality_wins) as b:
-        panel = Panel(tmp_path, a, b)
-        first = panel.run("select", "--reply", "auto")
-        assert first.returncode == 0, first.stderr
-        assert any("structured_outputs" in body for body in a.bodies if "quality=" in str(body))
-        asked = panel.asked()
-        again = panel.run("select", "--reply", "auto", "--processes", "2", out="again")
-        assert again.returncode == 0, again.stderr
-        assert panel.asked() == asked, "every reply was in the journal"
-        assert [line["order"] for line in panel.lines("again")] == [line["order"] for line in panel.lines()]

@@ -10,7 +10,6 @@ from typing import Annotated, NoReturn
 import msgspec
 import typer
 
-from caps.building import cases_for
 from caps.cli import options
 from caps.cli.help import FILES
 from caps.cli.options import JsonFlag, configured
@@ -19,7 +18,7 @@ from caps.cli.preflight import checked_source, print_forecast, refuse_if_too_exp
 from caps.cli.run import Run
 from caps.config import Keys, RunConfig
 from caps.core.errors import CapsError
-from caps.datasets.imports import count_cases
+from caps.datasets.imports import count_cases, open_cases
 from caps.files import join_paths
 from caps.prompts.reply_forms import TAGS
 from caps.runner import Runner
@@ -71,7 +70,7 @@ def select(
     named = join_paths(cases)
     if dry_run:
         runner = Runner(config, keys=keys, offline=True)
-        source = checked_source(partial(cases_for, "local", runner.cluster, named, config.map, say), limit)
+        source = checked_source(partial(open_cases, named, fields=config.map, say=say), limit)
         print_forecast(source, runner)
         return
     if config.engine == "ray":
@@ -102,8 +101,8 @@ def select_cases(
     if started is None:
         started = started_in(out, force=force)
     config = _with_reply_form_of_run(config, out)
-    read = partial(cases_for, config.engine, Runner(config).cluster, cases, config.map)
-    source = checked_source(partial(read, say), limit)
+    read = partial(open_cases, cases, fields=config.map)
+    source = checked_source(partial(read, say=say), limit)
     with runner_for(config, keys, quiet=quiet, started=started) as runner:
         first = None
         if config.calibrate is not None:
