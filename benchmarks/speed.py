@@ -6,7 +6,7 @@ measured alone. Every figure is the median; seconds are those of the processor, 
 * `engine`: a call with its ruling stored, beside a call of a bare aiohttp loop
 * `preparation`: a case of 16 candidates, of mathematics and of code, long and short
 * `startup`: `caps --help`, and `caps select` of one case from start to end
-* `processes`: wall seconds of cases whose preparation is the work, with one process and with several
+* `shards`: cases whose preparation is the work, whole and in shards
 * `report`: `caps report` of a run of `posterior` over such cases (`--cases 3000`)
 * `profile`: where the processor time of a call goes, by samples of this process
 """
@@ -158,43 +158,51 @@ def startup(_: argparse.Namespace) -> dict[str, float]:
     return found
 
 
-def processes(given: argparse.Namespace) -> dict[str, float]:
-    """Wall seconds of a run from its first result to its last: starting is not part of it.
+def shards(given: argparse.Namespace) -> dict[str, float]:
+    """Seconds of `caps select` over cases whose preparation is the work: whole, and in shards.
 
-    Programs that must be parsed take most of a core each; those that differ at first sight show how much the
-    process that shares them out adds to a case.
+    Programs that must be parsed take most of a core each; those that differ at first sight take little.
     """
     from endpoints import endpoint
 
-    from caps.cli.main import spare_collector
-    from caps.config import RunConfig
-    from caps.runner import Runner
-
-    async def play(url: str, count: int, cases: list[Any]) -> float:
+    def play(file: Path, url: str, count: int) -> tuple[float, float]:
         with tempfile.TemporaryDirectory() as folder:
-            config = RunConfig(
-                model="stub", base_url=(url,), max_connections=64, journal=Path(folder) / "journal.sqlite",
-                strategy="majority", seed=1, hard_evidence="off", processes=count,
-            )  # fmt: skip
-            async with Runner(config).session() as ready:
-                start = 0.0
-                async for _ in ready.run(cases):
-                    start = start or time.perf_counter()
-                return time.perf_counter() - start
+            commands = [
+                [
+                    sys.executable, "-m", "caps", "select", str(file), "--model", "stub", "--base-url", url,
+                    "--strategy", "majority", "--hard-evidence", "off", "--journal",
+                    f"{folder}/journal.sqlite", "--out", f"{folder}/run", "--quiet", "--json",
+                    "--shard", f"{number}/{count}",
+                ]
+                for number in range(1, count + 1)
+            ]  # fmt: skip
+            start, used = time.perf_counter(), _children()
+            running = [subprocess.Popen(one, stdout=subprocess.DEVNULL) for one in commands]  # noqa: S603
+            for process in running:
+                if process.wait():
+                    sys.exit("a shard failed")
+            return time.perf_counter() - start, _children() - used
 
-    run = asyncio.run
-    spare_collector()
-    found = {}
-    with endpoint() as url:
+    found: dict[str, float] = {}
+    with endpoint() as url, tempfile.TemporaryDirectory() as folder:
         for kind, parsed in (("parsed", True), ("different at first sight", False)):
-            cases = code_cases(given.cases, parsed=parsed)
-            alone, shared = run(play(url, 1, cases)), run(play(url, given.processes, cases))
+            file = Path(folder) / f"{parsed}.jsonl"
+            _write_cases(file, code_cases(given.cases, parsed=parsed))
+            (whole, whole_used), (split, split_used) = (play(file, url, count) for count in (1, given.shards))
             found |= {
-                f"{kind}: one process, wall s": alone,
-                f"{kind}: {given.processes} processes, wall s": shared,
-                f"{kind}: throughput of several over one": alone / shared,
+                f"{kind}: whole, processor s": whole_used,
+                f"{kind}: {given.shards} shards, processor s": split_used,
+                f"{kind}: throughput of the shards over that of the whole, by the clock": whole / split,
             }
     return found
+
+
+def _write_cases(file: Path, cases: list[Any]) -> None:
+    with file.open("w") as lines:
+        for case in cases:
+            texts = [f"quality={7 * i % 16}. {one.text}" for i, one in enumerate(case.candidates)]
+            row = {"id": case.id, "problem": case.problem.text, "domain": "code", "candidates": texts}
+            lines.write(json.dumps(row) + "\n")
 
 
 def report(given: argparse.Namespace) -> dict[str, float]:
@@ -203,11 +211,7 @@ def report(given: argparse.Namespace) -> dict[str, float]:
 
     with endpoint() as url, tempfile.TemporaryDirectory() as folder:
         file, out = Path(folder) / "cases.jsonl", Path(folder) / "run"
-        with file.open("w") as lines:
-            for case in code_cases(given.cases):
-                texts = [f"quality={7 * i % 16}. {one.text}" for i, one in enumerate(case.candidates)]
-                row = {"id": case.id, "problem": case.problem.text, "domain": "code", "candidates": texts}
-                lines.write(json.dumps(row) + "\n")
+        _write_cases(file, code_cases(given.cases))
         select = [
             "select", str(file), "--model", "stub", "--base-url", url, "--strategy", "posterior",
             "--hard-evidence", "off", "--journal", f"{folder}/journal.sqlite", "--out", str(out), "--quiet",
@@ -288,7 +292,7 @@ WORK: Mapping[str, Callable[[argparse.Namespace], dict[str, float]]] = {
     "engine": engine,
     "preparation": preparation,
     "startup": startup,
-    "processes": processes,
+    "shards": shards,
     "report": report,
     "profile": profile,
 }
@@ -311,8 +315,8 @@ def main() -> None:
     options.add_argument("part", choices=list(WORK))
     options.add_argument("--old", type=Path, help="a checkout of an older version")
     options.add_argument("--rounds", type=int, default=5, help="how often all take turns (5)")
-    options.add_argument("--cases", type=int, default=400, help="cases of processes and report (400)")
-    options.add_argument("--processes", type=int, default=2, help="processes of that part (2)")
+    options.add_argument("--cases", type=int, default=400, help="cases of shards and report (400)")
+    options.add_argument("--shards", type=int, default=2, help="shards of that part (2)")
     options.add_argument("--svg", type=Path, help="file for the flame graph of the part profile")
     options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
@@ -323,7 +327,7 @@ def main() -> None:
     if given.inside:
         print(json.dumps(WORK[given.part](given)))
         return
-    words = [given.part, "--cases", str(given.cases), "--processes", str(given.processes)]
+    words = [given.part, "--cases", str(given.cases), "--shards", str(given.shards)]
     words += ["--svg", str(given.svg)] if given.svg else []
     versions = {"old": given.old, "new": NEW} if given.old else {"new": NEW}
     found: dict[str, list[dict[str, float]]] = {name: [] for name in versions}

@@ -16,7 +16,7 @@ import leftovers
 SLOW = {
     "attacks/test_busy_machine.py", "attacks/test_deadlines.py", "attacks/test_ordinary_user.py",
     "attacks/test_shadow_modules.py", "browser", "cli/test_installed.py", "crash", "diagnostics/test_coverage.py",
-    "engines/test_processes.py", "examples", "graders/test_languages.py", "journal/test_processes.py", "live",
+    "engines/test_ray_nodes.py", "examples", "graders/test_languages.py", "journal/test_processes.py", "live",
     "server/test_api_clients.py", "server/test_clients.py", "server/test_live.py", "server/test_process.py",
 }  # fmt: skip
 TESTS = Path(__file__).parent

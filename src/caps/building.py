@@ -1,6 +1,6 @@
 """Factories: strategies, templates, judges, graders, findings and journals, from names and settings."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import cache, lru_cache, partial
 from importlib.resources import files
 from inspect import isawaitable
@@ -13,13 +13,10 @@ from caps.core.errors import InputError, JournalError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import override
-from caps.core.types import Case
-from caps.datasets.imports import open_cases
 from caps.datasets.verdicts import Records, read_records
-from caps.engines.base import Cluster
-from caps.evidence.domains import agree_on_domain, all_domains
+from caps.evidence.domains import all_domains
 from caps.evidence.profiles import GENERAL, profile_named, with_views
-from caps.files import is_stream, read_text, split_paths
+from caps.files import is_stream, read_text
 from caps.findings.base import Findings
 from caps.findings.written_tests import TestWriter
 from caps.graders.base import Opening
@@ -248,15 +245,3 @@ def open_journal(path: Path, *, durable: bool = False) -> Journal:
             f"{path}: its folder cannot be created ({error.strerror}): give another --journal"
         ) from None
     return Journal.open(path, durable=durable)
-
-
-def cases_for(
-    engine: str, cluster: Cluster, path: str, fields: str = "", say: Callable[[str], None] = lambda _: None
-) -> Iterator[Case | InputError]:
-    """Read the cases of a file; with the ray engine, Ray reads the formats it supports."""
-    if engine == "ray":
-        from caps.engines.ray import is_for_ray, read_with_ray  # noqa: PLC0415
-
-        if len(split_paths(path)) == 1 and is_for_ray(path):
-            return agree_on_domain(read_with_ray(path, cluster))
-    return open_cases(path, fields=fields, say=say)

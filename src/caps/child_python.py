@@ -43,12 +43,6 @@ def isolated(code: str, *arguments: str, native: bool = False) -> ChildPython:
     return ChildPython(argv, env | _SEED)
 
 
-def with_environment(code: str, *arguments: str) -> ChildPython:
-    """A child that runs some code and needs the environment: addresses, proxies, keys."""
-    argv = (sys.executable, "-P", "-c", _PATH_FIRST + code, _import_path(), *arguments)
-    return ChildPython(argv, os.environ | {_SAFE_PATH: "1"})
-
-
 def module(name: str, *arguments: str) -> ChildPython:
     """A child that runs an installed module, such as pip, with the environment."""
     return ChildPython((sys.executable, "-P", "-m", name, *arguments), os.environ | {_SAFE_PATH: "1"})

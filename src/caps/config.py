@@ -401,15 +401,6 @@ class RunConfig:
         {}, "Change a field of the batch engine. May be repeated.", "engine", metavar="FIELD=VALUE",
         advanced=True,
     )  # fmt: skip
-    processes: int = option(
-        1,
-        "Number of processes of this machine that share the cases, the journal and the budget of a run.",
-        "engine",
-        metavar="N",
-        least=1,
-        most=256,
-        advanced=True,
-    )
     ray_address: str | None = option(
         None,
         "Address of the Ray cluster: HOST:PORT, or auto to start one here. Also read from RAY_ADDRESS.",

@@ -1,10 +1,10 @@
-"""The engines of a run: in this process, in several processes, on a Ray cluster, and through Batch APIs."""
+"""The engines of a run: in this process, on a Ray cluster, and through Batch APIs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from caps.config import RunConfig
 from caps.core.errors import InputError, SettingError
@@ -12,12 +12,13 @@ from caps.core.play import Strategy
 from caps.core.settings import override, setting_text
 from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.engines.base import Cluster, Engine, PerCase, Prepare
+from caps.engines.base import Cluster, Engine, PerCase
 from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine, warms_prefix
 from caps.findings.base import Findings
 from caps.journal.store import Journal
 from caps.judging.base import Judge
+from caps.judging.preparation import CasePreparation
 from caps.models.base import Model
 from caps.models.endpoints import Endpoint
 from caps.text_workers import TextWorkers
@@ -26,7 +27,7 @@ from caps.tracing import TracedEngine, Tracing
 if TYPE_CHECKING:
     from caps.engines.batch import MakeBatchState
     from caps.engines.batch_files import BatchSettings
-    from caps.engines.remote import MakeContext
+    from caps.engines.remote import OpenContext
     from caps.models.pending import PendingRequests
 
 CASES_AT_ONCE = 64  # of a worker with an automatic connection limit
@@ -37,7 +38,7 @@ class EngineFactory:
     """Creates the engines of a run; `grace` is how long a stopped one waits for running calls, in seconds."""
 
     config: RunConfig
-    prepare: Prepare
+    prepare: CasePreparation
     price: Price | None
     grace: float
 
@@ -74,40 +75,31 @@ class EngineFactory:
             engine.tracing = tracing
         return engine
 
-    def shared(
-        self,
-        make_worker: "Callable[[RunConfig], MakeContext]",
-        findings: Findings | None,
-        texts: TextWorkers,
-    ) -> Engine:
-        """The engine in several processes or on a cluster; connections are divided among its workers.
+    def ray(self, make_worker: "Callable[[RunConfig], OpenContext]", findings: Findings | None) -> Engine:
+        """The engine on a cluster; connections are divided among its workers.
 
         `make_worker` makes the context of a worker from the config of its share.
         """
-        from caps.engines.processes import ProcessEngine  # noqa: PLC0415
         from caps.engines.ray import RayEngine  # noqa: PLC0415
 
-        config, ray = self.config, cluster(self.config)
-        workers = ray.workers if config.engine == "ray" else config.processes
+        config, machines = self.config, cluster(self.config)
         share = config.max_connections
         if share != "auto":
-            workers = min(workers, share)
-            share //= workers
-        make_context = make_worker(replace(config, max_connections=share))
-        settings: dict[str, Any] = {
-            "capacity": CASES_AT_ONCE if share == "auto" else share,
-            "journal": None if config.journal is None else Path(config.journal).resolve(),
-            "durable": config.durable,
-            "total_budget": total_budget(config),
-            "price": self.price,
-            "grace": self.grace,
-            "unusable": None if findings is None else findings.unusable,
-            "texts": texts,
-            "keep_going": config.keep_going,
-        }
-        if config.engine == "ray":
-            return RayEngine(make_context, self.prepare, cluster=replace(ray, workers=workers), **settings)
-        return ProcessEngine(make_context, self.prepare, processes=workers, **settings)
+            machines = replace(machines, workers=min(machines.workers, share))
+            share //= machines.workers
+        return RayEngine(
+            make_worker(replace(config, max_connections=share)),
+            self.prepare,
+            cluster=machines,
+            capacity=CASES_AT_ONCE if share == "auto" else share,
+            journal=None if config.journal is None else Path(config.journal).resolve(),
+            durable=config.durable,
+            total_budget=total_budget(config),
+            price=self.price,
+            grace=self.grace,
+            unusable=None if findings is None else findings.unusable,
+            keep_going=config.keep_going,
+        )
 
     def batch(
         self,

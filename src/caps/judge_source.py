@@ -229,11 +229,9 @@ class JudgeSource:
                 f"strategy {name!r} asks the judge for a {kind}, and this one compares "
                 f"pairs: give it a method {method[kind]!r}, or choose another strategy, such as posterior"
             )
-        if self.config.engine != "local" or self.config.processes > 1:
+        if self.config.engine != "local":
             said = "recorded verdicts" if isinstance(judge, RecordedJudge) else "a function"
-            setting = f"engine {self.config.engine}" if self.config.engine != "local" else "processes"
-            way = "use local" if self.config.engine != "local" else "leave it out"
-            raise SettingError(f"{setting}: {said} cannot be the judge; {way}")
+            raise SettingError(f"engine {self.config.engine}: {said} cannot be the judge; use local")
 
     # Its servers
 

@@ -26,7 +26,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -97,7 +97,7 @@ from caps.tunable_parts import TunableParts
 if TYPE_CHECKING:
     from caps.engines.batch import MakeBatchState
     from caps.engines.batch_files import BatchSettings
-    from caps.engines.remote import MakeContext, WorkerContext
+    from caps.engines.remote import OpenContext, WorkerContext
     from caps.models.pending import PendingRequests
     from caps.models.tokenizing import Tokenizer
 
@@ -644,8 +644,6 @@ class Runner:
         _ = self.tokenizer  # an unreadable one fails before anything is asked
         if config.engine == "batch":
             self.check_batch()
-        if config.processes > 1 and config.engine != "local":
-            raise SettingError(f"--processes {config.processes}: is for --engine local, not {config.engine}")
         for budget in (self.case_budget, self.total_budget):
             Account(budget, self.price)  # raises if dollars are limited and the price is unknown
         async with AsyncExitStack() as stack:
@@ -655,12 +653,11 @@ class Runner:
             await self.learn_context(models)
             confidence = await self._judges.probe(models, paid, self._price_of)
             engine: Engine
-            shared = config.engine == "ray" or config.processes > 1
-            findings = self.findings(None if shared else journal, texts, models)
+            findings = self.findings(None if config.engine == "ray" else journal, texts, models)
             if findings is not None:
                 stack.push_async_callback(findings.close)
-            if shared:
-                engine = self._engines.shared(partial(self._make_worker, confidence), findings, texts)
+            if config.engine == "ray":
+                engine = self._engines.ray(partial(self._make_worker, confidence), findings)
             elif config.engine == "batch" and journal is not None:
                 make_state = partial(self.batches, confidence=confidence)
                 engine = self._engines.batch(models, journal, make_state, findings)
@@ -749,18 +746,9 @@ class Runner:
         judge = self.judge(lambda where: PendingModel(waiting, where), confidence=confidence, recorded=True)
         return self._engines.batch_states(judge, waiting)
 
-    def _make_worker(self, confidence: str, config: RunConfig) -> "MakeContext":
-        """How a worker of the ray engine or in another process makes its context."""
-        if config.engine == "ray":
-            return partial(self.with_config(config).worker, confidence)
-        if self._connector.model is not None or self._judge_objects:
-            raise SettingError(
-                "processes: an object given as the model or a judge cannot be shared; leave it out"
-            )
-        found = (
-            self._grace, self.started, self._judges.found_replies, self._served_context, dict(allowed())
-        )  # fmt: skip
-        return partial(worker_context, replace(config, processes=1), self.keys, confidence, *found)
+    def _make_worker(self, confidence: str, config: RunConfig) -> "OpenContext":
+        """How a worker of the ray engine makes its context."""
+        return partial(self.with_config(config).worker, confidence)
 
     def _open_journal(self, stack: AsyncExitStack) -> Journal | None:
         if self.journal_path is None:
@@ -786,26 +774,6 @@ class Runner:
         if models:
             return call_capacity(models, auto=stated == "auto")
         return lambda: connections_of(self.own_judge) if stated == "auto" else stated
-
-
-def worker_context(  # noqa: PLR0917  (a partial of it is sent to the process)
-    config: RunConfig,
-    keys: Keys,
-    confidence: str,
-    grace: float,
-    started: float,
-    found_replies: tuple[str | None, ...],
-    served_context: int | None,
-    allowed_names: Mapping[str, str],
-    journal: ReplyStore | None,
-    budget_pool: BudgetPool | None,
-) -> "AbstractAsyncContextManager[WorkerContext]":
-    """The context of a worker in another process, with what the runner there found out about the servers."""
-    for name, folder in allowed_names.items():
-        allow((name,), folder)
-    runner = Runner(config, keys=keys, grace=grace, started=started)
-    runner._judges.found_replies, runner._served_context = found_replies, served_context
-    return runner.worker(confidence, journal, budget_pool)
 
 
 def _records(fleets: Iterable[Any]) -> list[ServerRecord]:

@@ -110,7 +110,6 @@ metrics = ["pass_at_1"]
 WORDS = {
     "select": [
         ("cases.jsonl", *STRATEGY, *MODEL, "--out", "run"),
-        ("many.jsonl", "--limit", "4", *STRATEGY, *MODEL, "--processes", "2", "--out", "run-of-two"),
     ],
     "demo": [MODEL, ("--simulated",)],
     "solve": [("What is 2 + 2?", *MODEL, "--n", "2")],

@@ -95,12 +95,6 @@ def test_so_does_the_budget_of_a_case_and_one_in_dollars(select, tmp_path):
     assert "$0.000001 were left" in dollars.stderr
 
 
-def test_several_processes_say_so_too(select, tmp_path):
-    file = write_cases(tmp_path / "cases.jsonl", 2, n=4)
-    done = select(file, "--budget-total-tokens", 3000, "--processes", 2)
-    assert "--budget-total-tokens ended: a call reserves at least " in done.stderr
-
-
 @pytest.mark.slow
 def test_calls_that_a_deadline_cancels_are_estimated_and_marked(tmp_path):
     def behave(body, number):

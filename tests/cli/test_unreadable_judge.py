@@ -249,12 +249,6 @@ def test_the_skipped_replies_of_earlier_runs_are_not_charged_to_the_budget_of_a_
     assert limited.returncode == 0, limited.stderr
 
 
-def test_several_processes_stop_too(select, tmp_path):
-    done = select(write_cases(tmp_path / "cases.jsonl", 8, n=4), "--processes", 2)
-    assert done.returncode == 5, done.stderr
-    assert "a reply begins: 'Both look fine.'" in done.stderr
-
-
 def test_a_benchmark_stops_too(server, tmp_path):
     write_cases(tmp_path / "cases.jsonl", 8, n=4)
     (tmp_path / "study.toml").write_text(STUDY)

@@ -40,12 +40,15 @@ class Ledger(ScriptedEndpoint):
         self.answered.add(place)
         return await super()._reply(request, reply, body)
 
-    def holds(self, journal):
-        """Whether more is asked than it may answer, and what it answered is in the journal."""
+    def holds(self, *journals):
+        """Whether more is asked than it may answer, and what it answered is in the journals."""
         if len(self.asked) <= self.may_answer or {*range(self.may_answer)} - self.answered - self.lost:
             return False
-        with Journal.open(journal) as opened:
-            return opened.stats().replies >= len({self.asked[place][1] for place in self.answered})
+        stored = 0
+        for journal in {*journals}:
+            with Journal.open(journal) as opened:
+                stored += opened.stats().replies
+        return stored >= len({self.asked[place][1] for place in self.answered})
 
     def give_up(self, name):
         """Note what a killed run had asked and nobody had answered."""
@@ -130,6 +133,37 @@ def test_two_processes_on_one_journal_repeat_only_what_a_killed_one_left_unanswe
     assert server.repeated == []
     assert len({request for _, request in server.asked}) == CASES * CALLS_EACH
     assert len(selections(again)) == CASES
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("names", [("shared", "shared"), ("first", "second")])
+def test_a_killed_shard_is_run_again_and_all_shards_are_the_whole_run(tmp_path, names):
+    journals = [tmp_path / f"{name}.sqlite" for name in names]
+    with Ledger() as server:
+        cases = write_cases(tmp_path / "cases.jsonl", CASES)
+        to = ("select", cases, "--model", "stub", "--base-url", server.url, "--strategy", "caps", "--quiet")
+
+        def shard(number, run=caps):
+            split = ("--shard", f"{number}/2", "--out", tmp_path / "run", "--max-connections", CONNECTIONS)
+            return run(*to, *split, "--journal", journals[number - 1], CAPS_API_KEY=f"shard {number}")
+
+        first, second = shard(1, start), shard(2, start)
+        server.may_answer = 150
+        wait_until(lambda: server.holds(*journals))
+        first.kill()
+        first.communicate()
+        server.give_up("shard 1")
+        server.may_answer = 10**9
+        _, said = second.communicate()
+        assert second.returncode == 0, said
+        assert "unfinished" in caps("replay", tmp_path / "run").stderr
+        assert shard(1).returncode == 0
+        assert server.repeated == [], "it was paid twice although it had been answered"
+        assert len({request for _, request in server.asked}) == CASES * CALLS_EACH
+        undisturbed = caps(*to, "--no-journal", CAPS_API_KEY="undisturbed")
+    replayed = caps("replay", tmp_path / "run")
+    assert replayed.returncode == 0, replayed.stderr
+    assert list(selections(replayed).items()) == list(selections(undisturbed).items())
 
 
 def interrupted(tmp_path, server, sign):

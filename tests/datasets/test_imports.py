@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Candidate, Case, Message, Problem
-from caps.datasets.case_files import parse_case, write_case
+from caps.datasets.case_files import cases_in_rows, parse_case, write_case
 from caps.datasets.imports import FORMATS, count_cases, detect_format, merge, open_cases
 from caps.datasets.inspect_logs import read_eval
 from caps.datasets.reading import Limits
@@ -304,3 +304,11 @@ def test_any_row_is_read_or_refused_in_every_format(tmp_path_factory, row, name,
 @given(st.binary(max_size=60))
 def test_any_first_line_has_a_format(first):
     assert detect_format(first) in FORMATS
+
+
+def test_a_table_row_is_read_like_a_line_and_a_wrong_one_is_named():
+    row = {"id": None, "problem": "?", "candidates": [{"text": "a", "code": None}], "tests": {"public": None}}
+    good, bad = cases_in_rows(enumerate([row, {"problem": "?", "candidates": None}], 1), "t.parquet")
+    assert (good.id, good.candidates[0].code, good.extra) == ("1", None, {"tests": {}})
+    assert isinstance(bad, InputError)
+    assert str(bad).startswith("t.parquet:2: candidates:")

@@ -1,24 +1,18 @@
 """A real cluster on this machine, real workers, a real server."""
 
 import asyncio
-import json
 import os
 import signal
 from dataclasses import replace
 from itertools import count
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 
-from caps.building import cases_for
 from caps.core.errors import AccessError, InputError
-from caps.datasets.case_files import read_cases
 from caps.engines.base import Cluster
-from caps.engines.ray import connect
-from caps.engines.remote import READ_AHEAD
+from caps.engines.ray import READ_AHEAD, connect
 from caps.journal.store import Journal
-from caps.testing import ScriptedEndpoint, better_quality_wins, case_line, cases, spread, write_cases
+from caps.testing import ScriptedEndpoint, better_quality_wins, cases
 from engines.workers import CONNECTIONS, Counted, config_for, interrupted, played, seen
 
 pytestmark = [
@@ -31,11 +25,9 @@ WORKERS = 2
 
 @pytest.fixture(scope="module")
 def cluster():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_DATA_PARQUET_FOOTER_NUM_ACTORS", "1")  # one file to read, not thousands
-        ray = connect(Cluster())
-        yield ray
-        ray.shutdown()
+    ray = connect(Cluster())
+    yield ray
+    ray.shutdown()
 
 
 def setup_for(server, tmp_path, **settings):
@@ -51,7 +43,7 @@ def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_
         setup = setup_for(server, tmp_path, hard_evidence="on")
 
         async def kill(engine):
-            process = await engine.workers[0].ready.remote(None)
+            process = await engine.workers[0].ready.remote()
             with Journal.open(tmp_path / "journal.sqlite") as journal:
                 stored = journal.stats().replies
             os.kill(process, signal.SIGKILL)
@@ -105,25 +97,6 @@ def test_a_refused_key_ends_the_run_as_it_would_here_and_an_endless_source_is_no
             asyncio.run(played(replace(setup, ray_workers=1), endless(), key="sk-wrong-key"))
     assert "sk-wrong-key" not in str(refused.value)
     assert next(read) <= READ_AHEAD * CONNECTIONS
-
-
-@pytest.mark.slow
-def test_jsonl_and_parquet_come_through_ray_data_as_the_same_cases_in_order(cluster, tmp_path):
-    one, other = tmp_path / "jsonl", tmp_path / "parquet"
-    one.mkdir()
-    other.mkdir()
-    lines = write_cases(one / "a.jsonl", 30, n=4, answer="3").read_text() + "\n" + case_line("odd", spread(3))
-    (one / "a.jsonl").write_text(lines + "\nno case\n")
-    rows = [json.loads(line) for line in lines.splitlines() if line]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), other / "a.parquet")
-    here = list(read_cases(str(one / "a.jsonl")))
-    there = list(cases_for("ray", Cluster(), (one / "a.jsonl").as_uri()))
-    assert there[:-1] == here[:-1]
-    assert "a.jsonl:33: not JSON" in str(there[-1])
-    assert list(cases_for("ray", Cluster(), str(other))) == here[:-1]
-    assert list(cases_for("local", Cluster(), str(other / "a.parquet"))) == here[:-1]
-    with pytest.raises(InputError, match="none.jsonl: cannot be read as a file"):
-        list(cases_for("ray", Cluster(), (tmp_path / "none.jsonl").as_uri()))
 
 
 @pytest.mark.slow

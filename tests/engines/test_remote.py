@@ -3,20 +3,20 @@
 import asyncio
 import pickle
 import sys
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
 from caps.building import make_prepare, make_strategy
 from caps.config import RunConfig
-from caps.core.errors import InputError, JournalError, MissingExtraError, SettingError
+from caps.core.errors import JournalError, MissingExtraError, SettingError
 from caps.core.types import Found, Unanswered, Usage, Verdict
-from caps.datasets.case_files import cases_in_rows
 from caps.engines.base import Cluster
 from caps.engines.budget import BudgetLimits
 from caps.engines.local import LocalEngine
 from caps.engines.ray import connect
-from caps.engines.remote import CaseResult, Coordinator, Job, RemoteBudget, RemoteJournal, Worker, rebuild
+from caps.engines.remote import Coordinator, Job, RemoteCoordinator, Worker, WorkerContext
 from caps.judging.base import Ruling
 from caps.runner import Runner
 from caps.testing import ScriptedEndpoint, better_quality_wins, cases
@@ -55,7 +55,7 @@ class Gone:
 
 
 def coordinator_with(tokens=None, path=None):
-    return Coordinator(None, path, BudgetLimits(tokens=tokens), None, durable=False)
+    return Coordinator(path, BudgetLimits(tokens=tokens), None, durable=False)
 
 
 class Wavering:
@@ -82,19 +82,33 @@ class Wavering:
 def test_an_outcome_rebuilt_from_a_result_equals_the_original(name, mode):
     """Every strategy, every ending: rulings and findings are enough to rebuild contest and ledger."""
     (case,) = cases(1, n=8)
-    strategy = make_strategy(name)
 
     async def find(one, until, budget):
         known = [replace(c, found=Found(cluster=f"like {i // 2}")) for i, c in enumerate(one.candidates)]
-        return replace(one, candidates=tuple(known))
+        return replace(one, candidates=tuple(known), spent=((CALL, False),))
+
+    outcomes = []
+
+    class Noted(LocalEngine):
+        async def run(self, *arguments, **settings):
+            async for outcome in super().run(*arguments, **settings):
+                outcomes.append(outcome)
+                yield outcome
+
+    @asynccontextmanager
+    async def context(journal, budget_pool):
+        engine = Noted(Wavering(mode), make_prepare(), capacity=lambda: 3, find=find)
+        yield WorkerContext(lambda _: engine, None)
 
     async def play():
-        engine = LocalEngine(Wavering(mode), make_prepare(), capacity=lambda: 3, find=find)
-        return [outcome async for outcome in engine.run([case], strategy, seed=5)]
+        worker = Worker("w", Here(coordinator_with()), context, journaled=False, limited=False)
+        result = await worker.run(job)
+        await worker.close()
+        return result
 
-    (outcome,) = asyncio.run(play())
-    result = pickle.loads(pickle.dumps(CaseResult.of(outcome, {})))
-    again = asyncio.run(rebuild(Job(0, case, strategy, 5), result, make_prepare()))
+    job = Job(0, case, make_strategy(name), 5)
+    result = pickle.loads(pickle.dumps(asyncio.run(play())))
+    again, (outcome,) = result.rebuild(job, make_prepare()), outcomes
     assert (again.judged, again.ledger, again.failure) == (outcome.judged, outcome.ledger, outcome.failure)
     assert again.contest.transcript == outcome.contest.transcript
     assert again.contest.stopped == outcome.contest.stopped
@@ -102,26 +116,19 @@ def test_an_outcome_rebuilt_from_a_result_equals_the_original(name, mode):
     assert again.prepared.case == outcome.prepared.case
 
 
-def test_a_case_without_a_contest_is_rebuilt_as_failed():
-    (case,) = cases(1)
-    result = CaseResult(failure="no profile")
-    job = Job(3, case, make_strategy("caps"), 5)
-    assert asyncio.run(rebuild(job, result, make_prepare())).failure == "no profile"
-
-
 def test_what_a_dead_worker_had_reserved_is_spent_and_its_late_calls_change_nothing():
     async def lives():
         coordinator = coordinator_with(tokens=200)
-        first = (await coordinator.register("w")).lease
-        assert await coordinator.reserve("w", first, CALL) is None
-        assert await coordinator.reserve("w", first, CALL) is None
-        waiting = asyncio.ensure_future(coordinator.reserve("w", first, CALL))
+        await coordinator.register("w", "first")
+        assert await coordinator.reserve("first", CALL) is None
+        assert await coordinator.reserve("first", CALL) is None
+        waiting = asyncio.ensure_future(coordinator.reserve("first", CALL))
         await asyncio.sleep(0)
-        second = (await coordinator.register("w")).lease
+        await coordinator.register("w", "second")
         assert await waiting is not None
-        await coordinator.settle("w", first, CALL, LESS)  # from the grave
-        assert await coordinator.reserve("w", second, CALL) is not None
-        assert await coordinator.reserve("w", second, LESS) is None
+        await coordinator.settle("first", CALL, LESS)  # from the grave
+        assert await coordinator.reserve("second", CALL) is not None
+        assert await coordinator.reserve("second", LESS) is None
 
     asyncio.run(lives())
 
@@ -131,7 +138,8 @@ def test_workers_wait_while_others_may_free_budget():
         coordinator = coordinator_with(tokens=100)
         budgets = []
         for name in ("a", "b"):
-            budgets.append(RemoteBudget(Here(coordinator), name, (await coordinator.register(name)).lease))
+            await coordinator.register(name, name)
+            budgets.append(RemoteCoordinator(Here(coordinator), name))
         assert await budgets[0].reserve(CALL) is None
         waiting = [asyncio.ensure_future(budgets[1].reserve(CALL)) for _ in range(5)]
         await asyncio.sleep(0.01)
@@ -146,39 +154,42 @@ def test_workers_wait_while_others_may_free_budget():
 
 def test_without_its_coordinator_a_worker_pays_for_nothing():
     with pytest.raises(JournalError, match="run the same command again"):
-        asyncio.run(RemoteJournal(Gone()).recall("k"))
+        asyncio.run(RemoteCoordinator(Gone(), "life").recall("k"))
 
 
-def test_a_worker_replaced_in_the_middle_asks_only_what_is_missing(tmp_path):
+def test_a_worker_replaced_in_the_middle_asks_only_what_is_missing_and_reports_all_that_was_paid(tmp_path):
     (case,) = cases(1, n=16)
     job = Job(0, case, make_strategy("caps"), 1)
 
     async def lives(server):
         config = RunConfig(model="stub", base_url=(server.url,), max_connections=4, hard_evidence="off")
 
-        def make_context(journal, budget_pool):
+        def context(journal, budget_pool):
             return Runner(config).worker("verbal", journal, budget_pool)
 
-        coordinator = Here(
-            Coordinator(make_context, tmp_path / "journal.sqlite", BudgetLimits(), None, durable=False)
+        coordinator = Here(coordinator_with(path=tmp_path / "journal.sqlite"))
+        first, second, third = (
+            Worker(name, coordinator, context, journaled=True, limited=False) for name in ("w", "w", "v")
         )
-        first, second = Worker("w"), Worker("w")
-        cut = asyncio.ensure_future(first.run(coordinator, job))
+        cut = asyncio.ensure_future(first.run(job))
         await until(lambda: server.requests >= 9)
         await first.close()
         assert cut.cancelled()
         asked = server.requests
-        result = await second.run(coordinator, job)
+        result = await second.run(job)
+        await coordinator.mark_reported.remote(result.paid_keys)
         await second.close()
+        again = await third.run(job)
+        await third.close()
         await coordinator.close.remote()
-        return result, asked
+        return result, again, asked
 
     with ScriptedEndpoint(better_quality_wins) as server:
-        result, asked = asyncio.run(lives(server))
-        assert 18 <= server.requests <= 18 + 4
+        result, again, asked = asyncio.run(lives(server))
+        assert 9 <= asked < 18 <= server.requests <= 18 + 4
     assert len(result.rulings) == 18
-    paid = sum(not attempt.replayed for ruling in result.rulings for attempt in ruling.attempts)
-    assert 0 < paid <= server.requests - asked < 18
+    assert len(set(result.paid_keys)) == len(result.paid_keys) == 18
+    assert again.paid_keys == []
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "ray://127.0.0.1:10001", "127.0.0.1:99999"])
@@ -199,11 +210,3 @@ def test_without_ray_the_extra_is_named(monkeypatch):
     with pytest.raises(MissingExtraError, match=r"pip install 'caps-select\[ray\]'") as missing:
         connect(Cluster())
     assert str(pickle.loads(pickle.dumps(missing.value))) == str(missing.value)
-
-
-def test_a_table_row_is_read_like_a_line_and_a_wrong_one_is_named(tmp_path):
-    row = {"id": None, "problem": "?", "candidates": [{"text": "a", "code": None}], "tests": {"public": None}}
-    good, bad = cases_in_rows(enumerate([row, {"problem": "?", "candidates": None}], 1), "t.parquet")
-    assert (good.id, good.candidates[0].code, good.extra) == ("1", None, {"tests": {}})
-    assert isinstance(bad, InputError)
-    assert str(bad).startswith("t.parquet:2: candidates:")

@@ -1,4 +1,4 @@
-"""Runs whose cases are shared among workers: processes of this machine, or a cluster."""
+"""Runs whose cases are shared among the workers of a cluster."""
 
 import asyncio
 import json

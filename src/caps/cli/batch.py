@@ -74,8 +74,7 @@ FREE = ("begun", "again", "extra", "quiet", "as_json", "config_file")  # allowed
     "context", "journal", "cases", "price", "budget",
     defaults={"engine": "batch"},
     without=(
-        "base_url", "judge_base_url", "engine", "processes", "ray_address",
-        "ray_workers",
+        "base_url", "judge_base_url", "judge_base_url_e1", "engine", "ray_address", "ray_workers",
     ),
 )  # fmt: skip
 def prepare(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -130,11 +129,10 @@ class _ExportSource:
         self.run, self.count, self.failed = run, 0, 0
         self.failures = FailureLog()
         self._record: RunRecord | None = None if run is None else read_run(run)
-        file = None if self._record is None else self._record.file
-        self._cases = cases or (source if file is None else file.cases)
+        self._cases = cases or (source if self._record is None else self._record.file.cases)
         self.source = self._cases
-        self._limit = None if file is None else file.limit
-        self._fields = "" if file is None else file.config.map
+        if self._record is not None and self._record.missing:
+            say(self._record.missing, "yellow")
         if run is not None and self._cases == "-" and not any_cases:
             raise InputError(f"{run}: this run read standard input: name the file of its cases with --cases")
 
@@ -172,7 +170,8 @@ class _ExportSource:
             yield line
 
     def _good(self) -> Iterator[Case]:
-        for case in islice(open_cases(self._cases, fields=self._fields), self._limit):
+        record = self._record
+        for case in open_cases(self._cases) if record is None else record.file.read_cases(self._cases):
             if isinstance(case, InputError):
                 self.failed += 1
                 self.failures.add(str(case))

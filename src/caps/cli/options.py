@@ -38,6 +38,7 @@ from caps.evidence.domains import domain_named
 from caps.journal.store import default_path
 from caps.judge_tables import JudgeTable, parse_word, read_tables
 from caps.registry import STRATEGIES, allow
+from caps.runs.shards import Shard
 
 #: The panel of each group of settings; advanced settings have a panel of their own.
 PANEL_OF_GROUP = {
@@ -420,6 +421,16 @@ Force = Annotated[
 Limit = Annotated[
     int | None,
     typer.Option("--limit", min=1, metavar="N", help="Use only the first N cases.", rich_help_panel=FILES),
+]
+ShardOption = Annotated[
+    Shard | None,
+    typer.Option(
+        "--shard",
+        metavar="K/N",
+        parser=Shard.parse,
+        help="Take only every N-th case, from case K on; its results are in a folder of --out.",
+        rich_help_panel=FILES,
+    ),
 ]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print no progress and no summary.", rich_help_panel=FILES)

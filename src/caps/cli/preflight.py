@@ -18,6 +18,7 @@ from caps.core.types import Case
 from caps.files import is_stream
 from caps.reports.console import table, with_range
 from caps.runner import Runner
+from caps.runs.shards import Shard
 from caps.strategies.dedup import clusters
 
 if TYPE_CHECKING:
@@ -57,12 +58,13 @@ def runner_for(
 
 
 def checked_source(
-    read: Callable[[], Iterator[Case | InputError]], limit: int | None
+    read: Callable[[], Iterator[Case | InputError]], limit: int | None, shard: Shard | None = None
 ) -> Iterator[Case | InputError]:
     """The cases; an unreadable file is reported before anything is opened or asked."""
     source = read()
     first = list(islice(source, 1))
-    return islice(chain(first, source), limit)
+    cases = islice(chain(first, source), limit)
+    return cases if shard is None else shard.take(cases)
 
 
 def refuse_if_too_expensive(

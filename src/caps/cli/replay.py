@@ -18,6 +18,7 @@ from caps.core.errors import InputError, JournalError, NotRecordedError
 from caps.core.secrets import is_masked, unrecorded
 from caps.core.text import number, plural
 from caps.core.types import shown_size
+from caps.costs.prices import Price
 from caps.engines.base import CaseRun
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import fast_forward
@@ -28,10 +29,11 @@ from caps.models.replayed import ReplayedModel
 from caps.registry import STRATEGIES
 from caps.runner import Runner
 from caps.runs.adaptive_lines import adaptive_line
-from caps.runs.folder import RunRecord, read_rulings, read_run
+from caps.runs.folder import RunRecord, read_rulings, read_run, run_folders
 from caps.runs.rebuild import TranscriptJudge
 from caps.runs.result_lines import json_lines, selection_line
 from caps.runs.run_file import check_prompts
+from caps.runs.shards import Shard
 from caps.solving import question_case, solve_case
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, made with --out.")]
@@ -92,20 +94,28 @@ def replay(
             )
         raise typer.Exit(_replay_question(run, record, config, quiet=quiet))
     if ask:
+        if len({*record.journals.values()}) > 1:
+            raise InputError(
+                f"{run}: its shards have journals of their own; use --ask with each shard's folder"
+            )
         _refuse_unrecorded(config)
         config = replace(config, engine="local", budget_seconds=None, calibrate=None)
         keys = Keys.find(config, api_key=api_key)
         select_cases(
-            record.file.cases, config, keys, out=out, force=force, limit=record.file.limit, quiet=quiet,
+            record.file.cases, config, keys, out=out, force=force, limit=record.file.limit,
+            shard=None if record.file.shard is None else Shard.parse(record.file.shard), quiet=quiet,
             as_json=True, started=record.file.started,
         )  # fmt: skip
-    runner = Runner(replace(config, budget_seconds=None), offline=True, started=record.file.started)
-    _ = runner.strategy  # raises if it is wrong
-    check_prompts(record.file, runner)
-    with _opened_journal(runner) as journal:
-        replayed = _Replay(run, record, runner, journal, other=other)
-        replayed.play()
-    raise typer.Exit(replayed.close(quiet=quiet))
+    replayed = _Replay(other=other)
+    for folder in run_folders(run):  # each shard with its own journal
+        part = read_run(folder)
+        config = replace(config, budget_seconds=None, journal=part.file.config.journal)
+        runner = Runner(config, offline=True, started=part.file.started)
+        _ = runner.strategy  # raises if it is wrong
+        check_prompts(part.file, runner)
+        with _opened_journal(runner) as journal:
+            replayed.play(folder, part, runner, journal)
+    raise typer.Exit(replayed.close(record.missing, quiet=quiet))
 
 
 def _opened_journal(runner: Runner) -> Journal:
@@ -143,41 +153,39 @@ def _replay_question(path: Path, record: RunRecord, config: RunConfig, *, quiet:
 class _Replay:
     """Replays every case of a run, and counts missing replies and different results."""
 
-    def __init__(
-        self, path: Path, record: RunRecord, runner: Runner, journal: Journal, *, other: bool
-    ) -> None:
-        self._record, self._runner, self._other = record, runner, other
-        self._price, self._journal = runner.price, journal
-        self._judge: Judge | None = None
-        self._calls: dict[str, list[dict[str, Any]]] = {}
-        if not runner.replays_from_journal:
-            # Its answers are in the folder of the run, so its code is not needed.
-            for line in read_rulings(path):
-                self._calls.setdefault(line["case"], []).append(line)
-        else:
-            self._judge = runner.replayed_judge(journal, {} if other else record.unanswered)
-        self._lines: list[dict[str, Any]] = []
+    def __init__(self, *, other: bool) -> None:
+        self._other = other
+        self._price: Price | None = None
+        self._lines: dict[int, dict[str, Any]] = {}  # by the place of the case in its file
         self._open: list[str] = []
         self._failed: list[str] = []
         self._different: list[str] = []
         self._asks = self._tokens = 0
 
-    def play(self) -> None:
-        """Replay every case as far as the journal reaches."""
-        file, runner = self._record.file, self._runner
-        read = map(runner.apply_to_case, file.read_cases())
-        for place, case in enumerate(read):
+    def play(self, path: Path, record: RunRecord, runner: Runner, journal: Journal) -> None:
+        """Replay every case of a folder as far as the journal reaches."""
+        file, self._price = record.file, runner.price
+        shard = Shard(1, 1) if file.shard is None else Shard.parse(file.shard)
+        judge: Judge | None = None
+        calls: dict[str, list[dict[str, Any]]] = {}
+        if not runner.replays_from_journal:
+            # Its answers are in the folder of the run, so its code is not needed.
+            for line in read_rulings(path):
+                calls.setdefault(line["case"], []).append(line)
+        else:
+            judge = runner.replayed_judge(journal, {} if self._other else record.unanswered)
+        for index, case in enumerate(map(runner.apply_to_case, file.read_cases())):
             if isinstance(case, InputError):
                 self._failed.append(str(case))
                 continue
             budget = CaseBudget(runner.case_budget, self._price, RunBudget(BudgetLimits(), self._price))
             try:
-                known = recall(self._journal, file.findings, case)
+                known = recall(journal, file.findings, case)
             except NotRecordedError:  # the run did not come that far
                 self._open.append(case.id)
                 continue
-            play = CaseRun(place, runner.prepare(known), runner.strategy, runner.config.seed, budget)
-            missing = fast_forward(play, self._judge or TranscriptJudge(self._calls.get(case.id, [])))
+            play = CaseRun(index, runner.prepare(known), runner.strategy, runner.config.seed, budget)
+            missing = fast_forward(play, judge or TranscriptJudge(calls.get(case.id, [])))
             if missing:
                 self._open.append(case.id)
                 self._asks += len(missing)
@@ -189,12 +197,12 @@ class _Replay:
             if play.outcome.failure is not None:
                 self._failed.append(f"case {case.id!r}: {play.outcome.failure}")
                 continue
-            was = self._record.selections.get(case.id)
+            was = record.selections.get(case.id)
             if was is not None and not self._other and was.get("order") != list(line["order"]):
                 self._different.append(case.id)
-            self._lines.append(line)
+            self._lines[shard.place(index)] = line
 
-    def close(self, *, quiet: bool) -> int:
+    def close(self, missing: str, *, quiet: bool) -> int:
         """Print the selections and what is missing; return the exit code."""
         with FailureLog() as failures:
             for words in self._failed:
@@ -205,8 +213,10 @@ class _Replay:
                 f"{'is' if self._asks == 1 else 'are'} not in the journal: about {number(self._tokens, 0)} "
                 f"tokens of candidates ({self._money()}), and later rounds may need more; add --ask"
             )
-        for line in self._lines:
+        for _, line in sorted(self._lines.items()):
             write_result(json_lines([line]))
+        if missing:
+            say(missing, "yellow")
         if not quiet:
             with FailureLog("unfinished") as unfinished, FailureLog("different from the run") as different:
                 for name in self._open:
@@ -215,7 +225,7 @@ class _Replay:
                     different.add(f"case {name!r}")
             same = "" if self._other or self._different else ", all as in the run"
             say(f"{plural(len(self._lines), 'case')} replayed without a call{same}")
-        return 1 if self._open or self._failed or self._different else 0
+        return 1 if self._open or self._failed or self._different or missing else 0
 
     def _money(self) -> str:
         return (

@@ -18,6 +18,7 @@ from caps.reports.page import write_page
 from caps.reports.report import case_page, comparison_page, load_report, receipt_line, receipts, run_page
 from caps.runs.folder import read_run
 from caps.runs.rebuild import RebuiltRun
+from caps.runs.shards import shard_folders
 
 REPORT = "report.html"
 
@@ -69,6 +70,8 @@ def report(
     if as_json and case is None:
         raise InputError("--json prints the receipt of one case: name it with --case")
     if serve:
+        if shard_folders(runs[0]):
+            raise InputError(f"{runs[0]}: --serve shows one shard at a time: name its folder")
         from caps.reports.live import serve_page  # noqa: PLC0415  (loads a web server)
 
         serve_page(runs[0], open_run, port=port, say=say)
@@ -90,17 +93,17 @@ def write_report(path: Path) -> Path:
 
 @contextmanager
 def open_run(path: Path) -> Iterator[RebuiltRun]:
-    """A run with its journal, if that exists."""
-    kept = read_run(path).file.config.journal
-    where = None if kept is None else Path(kept)
+    """A run with its journals, as far as they exist."""
+    record, journals = read_run(path), dict[str, Journal]()
     with ExitStack() as stack:
-        journal = None
-        if where is not None and where.is_file():
+        for where in {*record.journals.values(), record.file.config.journal} - {None}:
+            if where is None or not Path(where).is_file():
+                continue
             try:
-                journal = stack.enter_context(Journal.open(where))
+                journals[where] = stack.enter_context(Journal.open(where))
             except JournalError as error:
                 say(f"{error}; the page is written without it", "yellow")
-        yield RebuiltRun(path, journal)
+        yield RebuiltRun(path, journals)
 
 
 def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, texts: bool) -> None:

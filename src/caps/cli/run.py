@@ -27,10 +27,17 @@ from caps.judging.recorded import RULE, counted
 from caps.models.fleet_servers import ServerRecord
 from caps.reports.console import table
 from caps.runner import Runner, Session
-from caps.runs.folder import RunFolder, known_cases, refuse_other_case, refuse_other_run
+from caps.runs.folder import (
+    RunFolder,
+    known_cases,
+    refuse_other_case,
+    refuse_other_run,
+    refuse_other_shards,
+)
 from caps.runs.progress_file import ProgressFile
 from caps.runs.result_lines import Line, json_lines, ruling_lines, selection_line
 from caps.runs.run_file import RunFile, new_run_file
+from caps.runs.shards import Shard
 from caps.runs.summary import Summary
 
 if TYPE_CHECKING:
@@ -158,6 +165,7 @@ class Run:
         runner: Runner,
         *,
         limit: int | None,
+        shard: Shard | None = None,
         force: bool = False,
         quiet: bool,
         bracket: bool,
@@ -166,7 +174,7 @@ class Run:
     ) -> None:
         self._first = first
         self._runner, self._quiet, self._bracket, self._lines = runner, quiet, bracket, lines
-        self._limit, self._force = limit, force
+        self._limit, self._shard, self._force = limit, shard, force
         self._summary = Summary()
         self._rows: list[tuple[str, ...]] = []
         self._failures = FailureLog()
@@ -324,12 +332,16 @@ class Run:
         self, source: Iterable[Case | InputError], out: Path, cases: str
     ) -> Iterable[Case | InputError]:
         """Check the folder before anything is asked; return all cases."""
-        file = new_run_file(self._runner, cases=cases, limit=self._limit, confidence="", findings={})
+        file = new_run_file(
+            self._runner, cases=cases, limit=self._limit, shard=self._shard, confidence="", findings={}
+        )
         if self._first is not None:
             file = replace(file, calibration={"cases": self._first.count})
         with file_errors(f"--out {out}"):
             if out.is_dir():
                 refuse_other_run(out, file)
+            if self._shard is not None:
+                refuse_other_shards(out.parent, file)
         rest = iter(source)
         first = list(islice(rest, 1))
         if "-" in (cases, *known_cases(out)) and first and isinstance(first[0], Case):
@@ -342,6 +354,7 @@ class Run:
             self._runner,
             cases=cases,
             limit=self._limit,
+            shard=self._shard,
             confidence=ready.confidence,
             findings={} if ready.findings is None else ready.findings.versions,
         )

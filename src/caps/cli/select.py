@@ -10,7 +10,6 @@ from typing import Annotated, NoReturn
 import msgspec
 import typer
 
-from caps.building import cases_for
 from caps.cli import options
 from caps.cli.help import FILES
 from caps.cli.options import JsonFlag, configured
@@ -18,12 +17,13 @@ from caps.cli.output import say
 from caps.cli.preflight import checked_source, print_forecast, refuse_if_too_expensive, runner_for
 from caps.cli.run import Run
 from caps.config import Keys, RunConfig
-from caps.core.errors import CapsError
-from caps.datasets.imports import count_cases
+from caps.core.errors import CapsError, SettingError
+from caps.datasets.imports import count_cases, open_cases
 from caps.files import join_paths
 from caps.prompts.reply_forms import TAGS
 from caps.runner import Runner
 from caps.runs.run_file import read_run_file, started_in
+from caps.runs.shards import Shard
 
 Bracket = Annotated[
     bool,
@@ -54,6 +54,7 @@ def select(
     out: options.Out = None,
     force: options.Force = False,
     limit: options.Limit = None,
+    shard: options.ShardOption = None,
     bracket: Bracket = False,
     dry_run: DryRun = False,
     quiet: options.Quiet = False,
@@ -71,7 +72,7 @@ def select(
     named = join_paths(cases)
     if dry_run:
         runner = Runner(config, keys=keys, offline=True)
-        source = checked_source(partial(cases_for, "local", runner.cluster, named, config.map, say), limit)
+        source = checked_source(partial(open_cases, named, fields=config.map, say=say), limit, shard)
         print_forecast(source, runner)
         return
     if config.engine == "ray":
@@ -79,8 +80,8 @@ def select(
 
         join(Runner(config).cluster)  # before signals are handled, since Ray handles them too
     select_cases(
-        named, config, keys, max_usd=max_usd, out=out, force=force, limit=limit, bracket=bracket, quiet=quiet,
-        as_json=as_json,
+        named, config, keys, max_usd=max_usd, out=out, force=force, limit=limit, shard=shard, bracket=bracket,
+        quiet=quiet, as_json=as_json,
     )  # fmt: skip
 
 
@@ -93,17 +94,21 @@ def select_cases(
     out: Path | None,
     force: bool,
     limit: int | None,
+    shard: Shard | None = None,
     bracket: bool = False,
     quiet: bool,
     as_json: bool,
     started: float | None = None,
 ) -> NoReturn:
     """Select from a file of cases, and exit; `started` is when a run began whose replies are used."""
+    if shard is not None:
+        out = None if out is None else out / shard.folder
+        _check_shard(config, shard, quiet=quiet)
     if started is None:
         started = started_in(out, force=force)
     config = _with_reply_form_of_run(config, out)
-    read = partial(cases_for, config.engine, Runner(config).cluster, cases, config.map)
-    source = checked_source(partial(read, say), limit)
+    read = partial(open_cases, cases, fields=config.map)
+    source = checked_source(partial(read, say=say), limit, shard)
     with runner_for(config, keys, quiet=quiet, started=started) as runner:
         first = None
         if config.calibrate is not None:
@@ -113,11 +118,15 @@ def select_cases(
         if max_usd is not None:
             probes = None if first is None else first.probes
             refuse_if_too_expensive(
-                cases, partial(checked_source, read, limit), runner, max_usd, probes=probes
+                cases, partial(checked_source, read, limit, shard), runner, max_usd, probes=probes
             )
         lines = as_json or not sys.stdout.isatty()
-        run = Run(runner, first=first, force=force, limit=limit, quiet=quiet, bracket=bracket, lines=lines)
-        code = asyncio.run(run.until_done_or_stopped(source, _total(cases, limit, config.map), out, cases))
+        run = Run(
+            runner, first=first, force=force, limit=limit, shard=shard, quiet=quiet, bracket=bracket,
+            lines=lines,
+        )  # fmt: skip
+        total = _total(cases, limit, shard, config.map)
+        code = asyncio.run(run.until_done_or_stopped(source, total, out, cases))
     raise typer.Exit(code)
 
 
@@ -133,6 +142,21 @@ def _with_reply_form_of_run(config: RunConfig, out: Path | None) -> RunConfig:
     return replace(config, reply=begun.reply) if found_out and begun.reply is not None else config
 
 
-def _total(cases: str, limit: int | None, fields: str) -> int | None:
+def _check_shard(config: RunConfig, shard: Shard, *, quiet: bool) -> None:
+    """Refuse what the shards of a run must share, and say what each has for itself."""
+    if config.calibrate is not None:
+        raise SettingError(
+            "--calibrate: each shard would measure the judge on other cases: measure it once with "
+            "caps diagnose, and give its --judge-profile to all shards"
+        )
+    names = ("budget_total_tokens", "budget_total_usd", "budget_total_seconds")
+    budgets = [f"--{name.replace('_', '-')}" for name in names if getattr(config, name) is not None]
+    if budgets and not quiet:
+        said = "is the budget" if len(budgets) == 1 else "are the budgets"
+        say(f"{' and '.join(budgets)} {said} of shard {shard} alone; each shard has its own", "yellow")
+
+
+def _total(cases: str, limit: int | None, shard: Shard | None, fields: str) -> int | None:
     counted = count_cases(cases, fields)
-    return limit if counted is None else min(counted, limit or counted)
+    total = limit if counted is None else min(counted, limit or counted)
+    return total if total is None or shard is None else shard.size(total)

@@ -41,7 +41,12 @@ class SettingError(UserError):
 
 
 class InputError(UserError):
-    """A file or case that cannot be read as what it should be."""
+    """A file or case that cannot be read as what it should be.
+
+    `case_number` is the place of the case in its file, from 1, if it is not that among the cases of the run.
+    """
+
+    case_number: int | None = None
 
 
 #: The beginning of the name of a case that could not be read, which has none; its place follows.

@@ -1,4 +1,4 @@
-"""Files that need pyarrow: Parquet, and files at addresses such as `s3://…`.
+"""Parquet files, which need pyarrow.
 
 A text that is repeated is stored once in a Parquet file, so a kilobyte can unpack to any size, and pages may
 hold more than they claim. So a process of its own, whose memory is limited, unpacks them, one row at a time,
@@ -10,8 +10,6 @@ No other module imports pyarrow.
 import contextlib
 import sys
 from collections.abc import Iterator
-from io import BufferedReader
-from typing import IO
 
 import msgspec
 
@@ -64,16 +62,6 @@ def count_rows(path: str) -> int:
 
         with ParquetFile(path) as file:
             return int(file.metadata.num_rows)
-
-
-@contextlib.contextmanager
-def open_remote(address: str) -> Iterator[IO[bytes]]:
-    """Open a remote file for reading."""
-    from pyarrow.fs import FileSystem  # noqa: PLC0415
-
-    system, path = FileSystem.from_uri(address)
-    with BufferedReader(system.open_input_stream(path)) as file:
-        yield file
 
 
 @contextlib.contextmanager

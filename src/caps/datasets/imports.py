@@ -126,8 +126,8 @@ class _Reader:
     def folder(self, path: str) -> Iterator[Case | InputError]:
         """All files of a folder, by name.
 
-        JSON lines and Parquet are read as if all files were one, as Ray reads them. Otherwise a case without
-        an id is named after its file.
+        JSON lines and Parquet are read as if all files were one. Otherwise a case without an id is named
+        after its file.
         """
         files = sorted(file for file in Path(path).iterdir() if file.name.endswith(ENDINGS))
         streams = [str(file) for file in files if is_stream(file)]

@@ -21,7 +21,7 @@ import msgspec
 
 from caps.child_python import isolated
 from caps.core.errors import InputError
-from caps.datasets.arrow import arrow_errors, open_remote
+from caps.datasets.arrow import arrow_errors
 from caps.files import BOM, is_stream, open_input
 
 _MIB = 1 << 20
@@ -334,9 +334,3 @@ def _open_parquet_lines(path: str, limits: Limits) -> Iterator[subprocess.Popen[
             yield process
         finally:
             process.kill()
-
-
-def lines_at(address: str, limits: Limits = LIMITS) -> Iterator[bytes]:
-    """Read the lines of a remote file such as `s3://…`, gzipped if its name ends in `.gz`."""
-    with arrow_errors(address, "a file"), open_remote(address) as file:
-        yield from lines_in(file, address, limits)

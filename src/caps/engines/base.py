@@ -87,7 +87,7 @@ class Outcome:
 
 def unreadable_case(number: int, error: InputError) -> Outcome:
     """The outcome of a line that is no case; its name is its place, since results are kept by name."""
-    return Outcome(number, f"{UNREADABLE_CASE}{number + 1}", failure=str(error))
+    return Outcome(number, f"{UNREADABLE_CASE}{error.case_number or number + 1}", failure=str(error))
 
 
 @dataclass(frozen=True, slots=True)

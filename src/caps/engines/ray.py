@@ -9,36 +9,35 @@ Rules that must not be broken:
 """
 
 import asyncio
-import logging
 import os
 import socket
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from caps.core.errors import CapsError, InputError, JournalError, MissingExtraError, SettingError
+from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.datasets.case_files import cases_in, cases_in_rows
-from caps.datasets.reading import lines, lines_at
-from caps.engines.base import Cluster, Prepare
+from caps.engines.base import Cluster, Outcome, PerCase, strategy_for, unreadable_case
 from caps.engines.budget import BudgetLimits
-from caps.engines.remote import (
-    MAX_DEATHS,
-    Coordinator,
-    MakeContext,
-    RemoteEngine,
-    Worker,
-    WorkerPool,
-    remote_result,
-)
-from caps.text_workers import TextWorkers
+from caps.engines.readability import ReplyCheck
+from caps.engines.remote import CaseResult, Coordinator, Job, OpenContext, Worker, remote_result
+from caps.judging.base import Ruling
+from caps.judging.preparation import CasePreparation
 
-CONNECT_SECONDS = 5.0
 LOCAL = (None, "", "local")
+CONNECT_SECONDS = 5.0
+START_SECONDS = 120.0
+CLOSE_SECONDS = 5.0
+HEAD_SECONDS, HEAD_CHECKS = 4.0, 3  # between two looks at the head, and how many have to fail
+HEAD_TIMEOUT = 20.0  # seconds: on a busy machine, this process may come to it late
+MAX_DEATHS = 3  # of its worker before a case counts as failed
+READ_AHEAD = 4  # cases read, as a multiple of those running: one slow case holds up no worker
 
 
 def connect(cluster: Cluster) -> Any:
@@ -47,7 +46,6 @@ def connect(cluster: Cluster) -> Any:
         _check_address(str(cluster.address))
     try:
         import ray  # noqa: PLC0415
-        import ray.data.datasource  # noqa: PLC0415
         import ray.util.scheduling_strategies  # noqa: PLC0415
     except ImportError:
         raise MissingExtraError("ray", "ray", "the engine 'ray'") from None
@@ -68,16 +66,9 @@ def connect(cluster: Cluster) -> Any:
             f"--ray-address: Ray cannot join {cluster.address!r} ({reason}): if it asks for a token, "
             "set RAY_AUTH_MODE=token and have the token of its first machine here (~/.ray/auth_token)"
         ) from None
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
     # Ray reports dead workers on standard output, where results go; there is no public switch for it.
     ray._private.worker._worker_logs_enabled = False
     return ray
-
-
-def on_this_machine(ray: Any) -> Any:
-    """The scheduling strategy for an actor that needs this machine's files."""
-    affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-    return affinity(ray.get_runtime_context().get_node_id(), soft=False)
 
 
 def _check_address(address: str) -> None:
@@ -103,93 +94,174 @@ def _check_address(address: str) -> None:
         ) from None
 
 
-START_SECONDS = 120.0
-CLOSE_SECONDS = 5.0
-HEAD_SECONDS, HEAD_CHECKS = 4.0, 3  # between two looks at the head, and how many have to fail
-HEAD_TIMEOUT = 20.0  # seconds: on a busy machine, this process may come to it late
-
-
-class RayEngine(RemoteEngine):
+class RayEngine:
     """Runs a stream of cases with several workers, each of which runs up to `capacity` at once.
 
-    `workers` are those of the current run.
+    `unusable` counts why findings were not possible. Without `keep_going`, a run stops if most replies of the
+    judge cannot be read. `workers` are those of the current run.
     """
 
     def __init__(
         self,
-        make_context: MakeContext,
-        prepare: Prepare,
+        open_context: OpenContext,
+        prepare: CasePreparation,
         *,
         cluster: Cluster,
         capacity: int,
         journal: Path | None,
-        durable: bool = False,
-        total_budget: BudgetLimits | None = None,
-        price: Price | None = None,
-        grace: float = 0.0,
-        unusable: Counter[str] | None = None,
-        texts: TextWorkers | None = None,
-        keep_going: bool = True,
+        durable: bool,
+        total_budget: BudgetLimits,
+        price: Price | None,
+        grace: float,
+        unusable: Counter[str] | None,
+        keep_going: bool,
     ) -> None:
-        super().__init__(
-            prepare, workers=cluster.workers, capacity=capacity, total_budget=total_budget, unusable=unusable,
-            texts=texts, keep_going=keep_going,
-        )  # fmt: skip
-        self._make_context, self._cluster = make_context, cluster
+        self._open_context, self._prepare, self._keep_going = open_context, prepare, keep_going
+        self._cluster, self._capacity, self._grace = cluster, capacity, grace
         self._journal, self._durable = journal, durable
-        self._price, self._grace = price, grace
+        self._budget, self._price = total_budget, price
+        self._unusable = Counter() if unusable is None else unusable
+        self._coordinator: Any = None
         self.workers: list[Any] = []
+        self._playing: list[int] = []  # cases of each worker
+        self.watch: Callable[[Ruling], object] = lambda _: None
+
+    async def run(
+        self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
+    ) -> AsyncGenerator[Outcome, None]:
+        """Run all cases and yield each outcome, in input order."""
+        max_tasks = READ_AHEAD * self._capacity * self._cluster.workers
+        slots = asyncio.Semaphore(self._capacity * self._cluster.workers)
+        check = ReplyCheck(keep_going=self._keep_going)
+        tasks: deque[asyncio.Task[Outcome]] = deque()
+        async with self._started() as fatal:
+            seconds = self._budget.seconds
+            deadline = None if seconds is None else time.time() + seconds
+            jobs = enumerate(_jobs(cases, strategy, seed, deadline))
+            try:
+                while True:
+                    for number, job in islice(jobs, max_tasks - len(tasks)):
+                        tasks.append(asyncio.ensure_future(self._outcome(number, job, slots, fatal)))
+                    if not tasks or check.error is not None:
+                        check.finish()
+                        return
+                    await asyncio.wait((tasks[0], fatal), return_when=asyncio.FIRST_COMPLETED)
+                    if fatal.done():
+                        raise fatal.result()
+                    outcome = tasks.popleft().result()
+                    check.add_outcome(outcome)
+                    yield outcome
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _outcome(
+        self, number: int, job: Job | InputError, slots: asyncio.Semaphore, fatal: "asyncio.Future[CapsError]"
+    ) -> Outcome:
+        """The outcome of a case; an error that would stop all others too ends the run."""
+        if isinstance(job, InputError):
+            return unreadable_case(number, job)
+        try:
+            async with slots:
+                result = await self._play(job)
+        except CapsError as error:
+            _end(fatal, error)
+            raise
+        except Exception as error:  # the worker died repeatedly
+            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            return Outcome(number, job.case.id, failure=f"its worker failed repeatedly: {reason}")
+        self._unusable.update(result.unusable)
+        for ruling in result.rulings:
+            self.watch(ruling)
+        return result.rebuild(job, self._prepare)
+
+    async def _play(self, job: Job) -> CaseResult:
+        """Play a case at the worker that has the fewest; Ray starts a lost worker, and its cases, again."""
+        index = self._playing.index(min(self._playing))
+        self._playing[index] += 1
+        try:
+            result: CaseResult = await remote_result(self.workers[index].run.remote(job))
+        finally:
+            self._playing[index] -= 1
+        self._coordinator.mark_reported.remote(result.paid_keys)
+        return result
 
     @asynccontextmanager
-    async def _start_workers(self) -> AsyncIterator["WorkerPool"]:
-        """Start the coordinator on this machine and the workers anywhere; end all after the run."""
+    async def _started(self) -> AsyncIterator["asyncio.Future[CapsError]"]:
+        """Start the coordinator on this machine and the workers anywhere; end all after the run.
+
+        Yields a future of the error that ends the run, if there is one.
+        """
         ray = connect(self._cluster)
-        coordinator = (
-            ray.remote(Coordinator)
-            .options(num_cpus=0, scheduling_strategy=on_this_machine(ray))
-            .remote(self._make_context, self._journal, self._budget, self._price, durable=self._durable)
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
         )
-        worker_actor = ray.remote(Worker).options(
-            num_cpus=0,  # it mostly waits; a reserved CPU would be missing for reading cases
+        coordinator = ray.remote(Coordinator).options(num_cpus=0, scheduling_strategy=here)
+        worker = ray.remote(Worker).options(
+            num_cpus=0,  # it mostly waits
             scheduling_strategy="SPREAD",
             max_restarts=-1,
             max_task_retries=MAX_DEATHS,
             max_concurrency=self._capacity + 1,
         )
-        self.workers = [worker_actor.remote(f"worker {i}") for i in range(self._cluster.workers)]
-        head = asyncio.ensure_future(_lost(ray.get_runtime_context().gcs_address))
+        self._coordinator = coordinator.remote(
+            self._journal, self._budget, self._price, durable=self._durable
+        )
+        self._playing = [0] * self._cluster.workers
+        self.workers = [
+            worker.remote(
+                f"worker {number}", self._coordinator, self._open_context,
+                journaled=self._journal is not None, limited=self._budget.spends,
+            )
+            for number in range(self._cluster.workers)
+        ]  # fmt: skip
+        fatal: asyncio.Future[CapsError] = asyncio.get_running_loop().create_future()
+        head = asyncio.ensure_future(_watch_head(ray.get_runtime_context().gcs_address, fatal))
         try:
-            await self._wait_ready(coordinator)
-            pool = WorkerPool(coordinator, self.workers, self._capacity)
-            head.add_done_callback(partial(_end, pool.fatal))
-            yield pool
+            await self._wait_ready()
+            yield fatal
         finally:
             if not head.done():  # else nothing can be called any more
                 head.cancel()
                 with suppress(Exception):  # an actor that does not close in time is killed
-                    await self._call_all("close", seconds=self._grace + CLOSE_SECONDS)
-                    await asyncio.wait_for(remote_result(coordinator.close.remote()), CLOSE_SECONDS)
-                for actor in (*self.workers, coordinator):
+                    await self._call_all("close", self._grace + CLOSE_SECONDS)
+                    await asyncio.wait_for(remote_result(self._coordinator.close.remote()), CLOSE_SECONDS)
+                for actor in (*self.workers, self._coordinator):
                     ray.kill(actor)
             self.workers = []
 
-    async def _wait_ready(self, coordinator: Any) -> None:
+    async def _wait_ready(self) -> None:
         try:
-            await self._call_all("ready", coordinator, seconds=START_SECONDS)
+            await self._call_all("ready", START_SECONDS)
         except TimeoutError:
             raise SettingError(
                 f"--ray-workers {len(self.workers)}: not all of them started within {START_SECONDS:g} s: "
                 "ask for fewer, or look at the cluster with  ray status"
             ) from None
 
-    async def _call_all(self, method: str, *arguments: Any, seconds: float) -> None:
+    async def _call_all(self, method: str, seconds: float) -> None:
         """Call a method of every worker and wait for all."""
-        calls = [remote_result(getattr(worker, method).remote(*arguments)) for worker in self.workers]
+        calls = [remote_result(getattr(worker, method).remote()) for worker in self.workers]
         await asyncio.wait_for(asyncio.gather(*calls), seconds)
 
 
-async def _lost(address: str) -> CapsError:
-    """Wait until the head of the cluster is gone; a minute later Ray itself ends the process."""
+def _jobs(
+    cases: Iterable[Case | InputError], strategy: Strategy | PerCase, seed: int, deadline: float | None
+) -> Iterator[Job | InputError]:
+    """The jobs of a source; one that breaks off ends with the reason as its last item."""
+    try:
+        for number, case in enumerate(cases):
+            if isinstance(case, InputError):
+                yield case
+            else:
+                yield Job(number, case, strategy_for(number, strategy), seed, deadline)
+    except InputError as error:
+        yield error
+
+
+async def _watch_head(address: str, fatal: "asyncio.Future[CapsError]") -> None:
+    """End the run once the head of the cluster is gone; a minute later Ray itself ends the process."""
     host, _, port = address.rpartition(":")
     failures = 0
     while failures < HEAD_CHECKS:
@@ -201,78 +273,14 @@ async def _lost(address: str) -> CapsError:
             failures = 0
         except (OSError, TimeoutError):
             failures += 1
-    return JournalError(
+    message = (
         f"the head of the Ray cluster at {address} is gone: start the cluster again, then run the same "
         "command; every reply so far is in the journal"
     )
+    _end(fatal, JournalError(message))
 
 
-def _end(fatal: "asyncio.Future[CapsError]", head: "asyncio.Future[CapsError]") -> None:
-    """End a run whose cluster was lost."""
-    if not head.cancelled() and not fatal.done():
-        fatal.set_result(head.result())
-
-
-# Cases read by Ray Data: JSONL or Parquet at an address such as `s3://…`, or in a folder. Any machine of the
-# cluster may read them. Blocks reach the driver in order, as fast as cases are consumed.
-
-LINES = (".jsonl", ".jsonl.gz")
-
-
-def is_for_ray(path: str) -> bool:
-    """Whether a path is read with Ray: an address or a folder, but not a single local file."""
-    return "://" in path or Path(path).is_dir()
-
-
-def read_with_ray(path: str, cluster: Cluster) -> Iterator[Case | InputError]:
-    """Read cases in order, as if all files were one."""
-    data = connect(cluster).data
-    files = _files(path)
-    if files[0].endswith(LINES):
-        listed = [{"file": one} for one in files]
-        return cases_in(_checked(_rows(path, lambda: data.from_items(listed).flat_map(_lines_of))), path)
-    rows = _rows(path, lambda: data.read_parquet(files, partitioning=None))
-    return cases_in_rows(enumerate(rows, start=1), path)
-
-
-def _files(path: str) -> list[str]:
-    """The files at a path, in the order of their names; an address is left to Ray."""
-    if "://" in path:
-        return [path]
-    names = sorted(str(one) for one in Path(path).resolve().iterdir())
-    tables = [name for name in names if name.endswith(".parquet")]
-    files = tables or [name for name in names if name.endswith(LINES)]
-    if not files:
-        raise InputError(f"{path}: no file in it ends in .parquet, {' or '.join(LINES)}")
-    return files
-
-
-def _lines_of(row: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """The lines of a file, read in a Ray task; an error becomes a row, because Ray would retry on a raise."""
-    try:
-        for line in (lines_at if "://" in row["file"] else lines)(row["file"]):
-            yield {"line": line, "error": ""}
-    except InputError as error:
-        yield {"line": b"", "error": str(error)}
-
-
-def _checked(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
-    for row in rows:
-        if row["error"]:
-            raise InputError(row["error"])
-        yield row["line"]
-
-
-def _rows(path: str, make_dataset: Callable[[], Any]) -> Iterator[dict[str, Any]]:
-    """The rows of a dataset, in order and without progress output; failures are `InputError`s."""
-    try:
-        dataset = make_dataset()
-        dataset.context.execution_options.preserve_order = True
-        dataset.context.enable_progress_bars = dataset.context.print_on_execution_start = False
-        yield from dataset.iter_rows()
-    except CapsError:
-        raise
-    except Exception as error:
-        message = str(error).strip().splitlines()  # may be a whole traceback
-        reason = message[-1] if message else type(error).__name__
-        raise InputError(f"{path}: Ray Data cannot read it ({reason})") from None
+def _end(fatal: "asyncio.Future[CapsError]", error: CapsError) -> None:
+    """End the run with an error; the first one counts."""
+    if not fatal.done():
+        fatal.set_result(error)

@@ -1,37 +1,39 @@
-"""Runs in several processes: a coordinator with journal and budget, workers, and their messages.
+"""What runs on a cluster: a coordinator with the journal and the total budget, and workers that play cases.
 
 Rules that must not be broken:
 
 * A worker gets an answer only after the commit of its row.
 * What a dead worker had reserved counts as spent: its calls may have been billed.
+* A stored reply that this run paid for is reported as paid by exactly one result. If its worker died first,
+  the worker that plays the case again reports it.
 """
 
 import asyncio
 import os
 import time
-from abc import ABC, abstractmethod
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+from uuid import uuid4
 
-from caps.core.errors import CapsError, InputError, JournalError
+from msgspec.structs import replace
+
+from caps.core.errors import CapsError, JournalError
 from caps.core.play import Strategy
-from caps.core.types import Case, Found, Usage
+from caps.core.types import Case, Usage
 from caps.costs.prices import Price
-from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, prepare_case, strategy_for, unreadable_case
+from caps.engines.base import CaseRun, Outcome
 from caps.engines.budget import BudgetLimits, BudgetPool, RunBudget
 from caps.engines.local import LocalEngine
-from caps.engines.readability import ReplyCheck
 from caps.findings.base import Findings
 from caps.journal.records import Reply, ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import NOTHING, Ruling, Shortage
 from caps.judging.preparation import CasePreparation, ViewTexts
-from caps.text_workers import TextWorkers
 
 T = TypeVar("T")
 
@@ -49,137 +51,78 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What a worker returns for a case: its findings, its rulings in order, and why it failed.
+    """What a worker returns for a case: a contest depends on its answers only, so they are enough.
 
-    A contest is a function of its answers, so this is enough to rebuild the outcome. `found` is None if no
-    contest took place. `unusable` counts why findings were not possible since the last result. `texts` is
-    what the case was prepared to, so that this is done once.
+    `case` has the findings, and `texts` what it was prepared to; both are None if no contest took place.
+    `unusable` counts why findings were not possible since the last result.
     """
 
-    found: tuple[Found | None, ...] | None = None
-    rulings: tuple[Ruling, ...] = ()
-    failure: str | None = None
-    unusable: Mapping[str, int] = field(default_factory=Counter)
-    texts: ViewTexts | None = None
+    rulings: list[Ruling]
+    case: Case | None
+    texts: ViewTexts | None
+    failure: str | None
+    unusable: Counter[str]
 
-    @classmethod
-    def of(cls, outcome: Outcome, unusable: Mapping[str, int]) -> "CaseResult":
-        """Reduce an outcome to what must be sent."""
-        found = None
-        if outcome.prepared is not None:
-            found = tuple(one.found for one in outcome.prepared.case.candidates)
-        rulings = tuple(one.ruling for one in outcome.judged)
-        texts = None if outcome.prepared is None else ViewTexts.of(outcome.prepared)
-        return cls(found, rulings, outcome.failure, unusable, texts)
+    @property
+    def paid_keys(self) -> list[str]:
+        """The keys of the stored replies that this result reports as paid."""
+        attempts = (attempt for ruling in self.rulings for attempt in ruling.attempts)
+        return [attempt.key for attempt in attempts if not attempt.replayed]
 
-
-async def rebuild(
-    job: Job, result: CaseResult, prepare: Prepare, texts: TextWorkers | None = None
-) -> Outcome:
-    """Rebuild the outcome of a case from a worker's result."""
-    case = job.case
-    if result.found is None:
-        return Outcome(job.number, case.id, failure=result.failure)
-    known = case
-    if any(result.found):
-        pairs = zip(case.candidates, result.found, strict=True)
-        known = replace(case, candidates=tuple(replace(one, found=found) for one, found in pairs))
-    try:
-        if result.texts is not None and isinstance(prepare, CasePreparation):
-            prepared = prepare.restore(known, result.texts)
-        else:
-            prepared = await prepare_case(known, prepare, texts)
-    except CapsError as error:
-        return Outcome(job.number, case.id, failure=str(error))
-    case_run = CaseRun(job.number, prepared, job.strategy, job.seed)
-    left = iter(result.rulings)
-    while (round_ := case_run.round) is not None:
-        rulings = [ruling for _, ruling in zip(round_.asks, left, strict=False)]
-        if len(rulings) < len(round_.asks):
-            break  # the case failed in this round
-        for index, ruling in enumerate(rulings):
-            case_run.record_ruling(index, ruling)
-    case_run.outcome.failure = result.failure
-    return case_run.outcome
-
-
-class WorkerContext(NamedTuple):
-    """What a worker runs cases with: an engine for at most N seconds (None: no limit), and findings."""
-
-    engine: Callable[[float | None], LocalEngine]
-    findings: Findings | None
-
-
-MakeContext: TypeAlias = Callable[
-    [ReplyStore | None, BudgetPool | None], AbstractAsyncContextManager[WorkerContext]
-]
-
-
-@dataclass(slots=True)
-class WorkerLease:
-    """One lifetime of a worker process, and what it has reserved."""
-
-    number: int
-    reserved: Counter[Usage] = field(default_factory=Counter)
-
-
-class WorkerSetup(NamedTuple):
-    """What a worker gets when it registers; `lease` numbers its lifetimes.
-
-    `journal` is a file that it opens itself; else it uses the journal of the coordinator, if there is one.
-    """
-
-    lease: int
-    make_context: MakeContext
-    journaled: bool
-    limited: bool
-    journal: Path | None = None
-    durable: bool = False
+    def rebuild(self, job: Job, prepare: CasePreparation) -> Outcome:
+        """The outcome of the case."""
+        if self.case is None or self.texts is None:
+            return Outcome(job.number, job.case.id, failure=self.failure)
+        case_run = CaseRun(job.number, prepare.restore(self.case, self.texts), job.strategy, job.seed)
+        rulings = iter(self.rulings)
+        while (round_ := case_run.round) is not None:
+            answered = list(islice(rulings, len(round_.asks)))
+            if len(answered) < len(round_.asks):
+                break  # the case failed in this round
+            for index, ruling in enumerate(answered):
+                case_run.record_ruling(index, ruling)
+        case_run.outcome.failure = self.failure
+        return case_run.outcome
 
 
 class Coordinator:
-    """Owns the journal and the budget, on the machine of the journal's file, and sets workers up.
+    """Owns the journal and the total budget of a run, on the machine of the journal's file.
 
-    With `on_this_machine`, workers open the file of the journal themselves, which saves a message per row.
+    A worker that is started again has a new life; calls say which one they come from.
     """
 
     def __init__(
-        self,
-        make_context: MakeContext,
-        path: Path | None,
-        budget: BudgetLimits,
-        price: Price | None,
-        *,
-        durable: bool,
-        on_this_machine: bool = False,
+        self, path: Path | None, budget: BudgetLimits, price: Price | None, *, durable: bool
     ) -> None:
-        self._make_context, self._limited = make_context, budget.spends
-        self._shared, self._durable = path if on_this_machine else None, durable
-        self._journal = None
-        if path is not None and not on_this_machine:
-            self._journal = Journal.open(path, durable=durable)
+        self._journal = None if path is None else Journal.open(path, durable=durable)
         self._total = RunBudget(budget, price)
-        self._leases: dict[str, WorkerLease] = {}
+        self._lives: dict[str, str] = {}  # by worker
+        self._reserved: dict[str, Counter[Usage]] = {}  # by life that has not ended
+        self._payers: dict[str, str] = {}  # lives by the key of a reply that no result has reported as paid
 
-    async def register(self, worker: str) -> WorkerSetup:
-        """Register a new or restarted worker; what its earlier process had reserved is spent."""
-        number = 0
-        if worker in self._leases:
-            earlier = self._leases[worker]
-            number = earlier.number + 1
-            for max_usage in earlier.reserved.elements():
-                self._total.settle(max_usage, max_usage)
-        self._leases[worker] = WorkerLease(number)
-        journaled = self._journal is not None
-        return WorkerSetup(number, self._make_context, journaled, self._limited, self._shared, self._durable)
+    async def register(self, worker: str, life: str) -> None:
+        """Begin a life of a worker; what was reserved in its earlier one is spent."""
+        for max_usage in self._reserved.pop(self._lives.get(worker, ""), Counter()).elements():
+            self._total.settle(max_usage, max_usage)
+        self._lives[worker], self._reserved[life] = life, Counter()
 
-    async def recall(self, key: str) -> Reply | None:
-        """The reply under a key."""
-        return self._open_journal.get(key)
+    async def recall(self, life: str, key: str) -> tuple[Reply | None, bool]:
+        """The reply under a key, and whether this life must report its payment in place of one that ended."""
+        reply, payer = self._open_journal.get(key), self._payers.get(key)
+        inherits = reply is not None and payer is not None and payer not in self._reserved
+        if inherits:
+            self._payers[key] = life
+        return reply, inherits
 
-    async def append(self, reply: Reply) -> Reply:
+    async def append(self, life: str, reply: Reply) -> Reply:
         """Store a reply."""
+        self._payers[reply.key] = life
         return await self._open_journal.append(reply)
+
+    async def mark_reported(self, keys: list[str]) -> None:
+        """Note that the driver has a result which reports these replies as paid."""
+        for key in keys:
+            self._payers.pop(key, None)
 
     async def recall_fact(self, kind: str, key: str) -> Any:
         """The fact under a kind and key."""
@@ -189,21 +132,21 @@ class Coordinator:
         """Store a fact."""
         return await self._open_journal.record(kind, key, value)
 
-    async def reserve(self, worker: str, lease: int, max_usage: Usage) -> Shortage | None:
-        """Reserve the maximum usage of a call; a worker that died meanwhile gets nothing."""
+    async def reserve(self, life: str, max_usage: Usage) -> Shortage | None:
+        """Reserve the maximum usage of a call; a life that ended meanwhile gets nothing."""
         shortage = await self._total.reserve(max_usage)
         if shortage is not None:
             return shortage
-        if self._leases[worker].number != lease:
+        if life not in self._reserved:
             self._total.settle(max_usage, NOTHING)
             return Shortage("", 0, 0)
-        self._leases[worker].reserved[max_usage] += 1
+        self._reserved[life][max_usage] += 1
         return None
 
-    async def settle(self, worker: str, lease: int, max_usage: Usage, spent: Usage) -> None:
-        """Settle a call, unless that was done when its worker died."""
-        if self._leases[worker].number == lease:
-            self._leases[worker].reserved[max_usage] -= 1
+    async def settle(self, life: str, max_usage: Usage, spent: Usage) -> None:
+        """Settle a call, unless that was done when its life ended."""
+        if life in self._reserved:
+            self._reserved[life][max_usage] -= 1
             self._total.settle(max_usage, spent)
 
     async def close(self) -> None:
@@ -229,64 +172,82 @@ async def remote_result(reply: Awaitable[T]) -> T:
         raise
 
 
-class RemoteJournal:
-    """The coordinator's journal, used by a worker."""
-
-    claims = None
-
-    def __init__(self, coordinator: Any) -> None:
-        self._coordinator = coordinator
-
-    async def recall(self, key: str) -> Reply | None:
-        """The reply under a key."""
-        return await _ask(self._coordinator.recall.remote(key))
-
-    async def append(self, reply: Reply) -> Reply:
-        """Store a reply and return, after the commit that holds it, the one that stands under its key."""
-        return await _ask(self._coordinator.append.remote(reply))
-
-    async def recall_fact(self, kind: str, key: str) -> Any:
-        """The fact under a kind and key, or None."""
-        return await _ask(self._coordinator.recall_fact.remote(kind, key))
-
-    async def record(self, kind: str, key: str, value: object) -> Any:
-        """Store a fact and return, after its commit, the one that stands."""
-        return await _ask(self._coordinator.record.remote(kind, key, value))
-
-
-class RemoteBudget:
-    """The coordinator's budget, used by a worker.
+class RemoteCoordinator:
+    """The coordinator as one life of a worker uses it: a store of replies, and a pool of budget.
 
     Only one reservation waits at a time: if all waited at the coordinator, settlements could not get through.
     """
 
+    claims = None
     limited = True
 
-    def __init__(self, coordinator: Any, worker: str, lease: int) -> None:
-        self._coordinator, self._worker, self._lease = coordinator, worker, lease
-        self._waiting = asyncio.Lock()
+    def __init__(self, coordinator: Any, life: str) -> None:
+        self._coordinator, self._life = coordinator, life
+        self._inherited: set[str] = set()  # keys of replies whose payment is to be reported here
+        self._reserving = asyncio.Lock()
+
+    async def recall(self, key: str) -> Reply | None:
+        """The reply under a key."""
+        reply: Reply | None
+        reply, inherits = await self._ask(self._coordinator.recall.remote(self._life, key))
+        if inherits:
+            self._inherited.add(key)
+        return reply
+
+    async def append(self, reply: Reply) -> Reply:
+        """Store a reply and return, after the commit that holds it, the one that stands under its key."""
+        return await self._ask(self._coordinator.append.remote(self._life, reply))
+
+    async def recall_fact(self, kind: str, key: str) -> Any:
+        """The fact under a kind and key, or None."""
+        return await self._ask(self._coordinator.recall_fact.remote(kind, key))
+
+    async def record(self, kind: str, key: str, value: object) -> Any:
+        """Store a fact and return, after its commit, the one that stands."""
+        return await self._ask(self._coordinator.record.remote(kind, key, value))
 
     async def reserve(self, max_usage: Usage) -> Shortage | None:
         """Reserve the maximum usage of a call; wait while open reservations may free enough."""
-        async with self._waiting:
-            return await _ask(self._coordinator.reserve.remote(self._worker, self._lease, max_usage))
+        async with self._reserving:
+            return await self._ask(self._coordinator.reserve.remote(self._life, max_usage))
 
     def settle(self, max_usage: Usage, spent: Usage) -> None:
         """Settle a call."""
-        self._coordinator.settle.remote(self._worker, self._lease, max_usage, spent)
+        self._coordinator.settle.remote(self._life, max_usage, spent)
+
+    def report_payments(self, ruling: Ruling) -> Ruling:
+        """The ruling, with the replies that another life paid for as paid, each once."""
+        attempts = list(ruling.attempts)
+        for place, attempt in enumerate(attempts):
+            if attempt.replayed and attempt.key in self._inherited:
+                self._inherited.remove(attempt.key)
+                attempts[place] = replace(attempt, replayed=False)
+        return replace(ruling, attempts=tuple(attempts))
+
+    @staticmethod
+    async def _ask(reply: Awaitable[T]) -> T:
+        """The coordinator's reply; without one nothing may be paid for."""
+        try:
+            return await remote_result(reply)
+        except CapsError:
+            raise
+        except Exception as error:
+            raise JournalError(
+                f"the process that keeps the journal cannot be reached ({type(error).__name__}): run the "
+                "same command again; what was stored is safe"
+            ) from None
 
 
-async def _ask(reply: Awaitable[T]) -> T:
-    """The coordinator's reply; without one nothing may be paid for."""
-    try:
-        return await remote_result(reply)
-    except CapsError:
-        raise
-    except Exception as error:
-        raise JournalError(
-            f"the process that keeps the journal cannot be reached ({type(error).__name__}): run the same "
-            "command again; what was stored is safe"
-        ) from None
+class WorkerContext(NamedTuple):
+    """What a worker runs cases with: an engine for at most N seconds (None: no limit), and findings."""
+
+    engine: Callable[[float | None], LocalEngine]
+    findings: Findings | None
+
+
+OpenContext: TypeAlias = Callable[
+    [ReplyStore | None, BudgetPool | None], AbstractAsyncContextManager[WorkerContext]
+]
 
 
 class Worker:
@@ -295,21 +256,24 @@ class Worker:
     It can be lost at any time: the coordinator has its replies and findings, the driver its cases.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._stack = AsyncExitStack()
+    def __init__(
+        self, name: str, coordinator: Any, open_context: OpenContext, *, journaled: bool, limited: bool
+    ) -> None:
+        self._name, self._life, self._coordinator = name, uuid4().hex, coordinator
+        self._shared = shared = RemoteCoordinator(coordinator, self._life)
+        self._opened = open_context(shared if journaled else None, shared if limited else None)
+        self._stack, self._opening = AsyncExitStack(), asyncio.Lock()
         self._context: WorkerContext | None = None
-        self._opening = asyncio.Lock()
         self._running: set[asyncio.Task[CaseResult]] = set()
 
-    async def ready(self, coordinator: Any) -> int:
-        """Set this worker up and return its process id."""
-        await self._set_up(coordinator)
+    async def ready(self) -> int:
+        """Open the connections and return the id of this process."""
+        await self._open()
         return os.getpid()
 
-    async def run(self, coordinator: Any, job: Job) -> CaseResult:
-        """Run a case; each call passes the coordinator, because this process may be a replacement."""
-        task = asyncio.ensure_future(self._run(coordinator, job))
+    async def run(self, job: Job) -> CaseResult:
+        """Run a case."""
+        task = asyncio.ensure_future(self._run(job))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return await task
@@ -322,146 +286,24 @@ class Worker:
         await asyncio.gather(*running, return_exceptions=True)
         await self._stack.aclose()
 
-    async def _run(self, coordinator: Any, job: Job) -> CaseResult:
-        context = await self._set_up(coordinator)
+    async def _run(self, job: Job) -> CaseResult:
+        context = await self._open()
         left = None if job.deadline is None else max(0.0, job.deadline - time.time())
         run = context.engine(left).run([job.case], job.strategy, seed=job.seed)
-        (outcome,) = [one async for one in run]
+        (outcome,) = [outcome async for outcome in run]
         unusable: Counter[str] = Counter()
         if context.findings is not None:
             unusable, context.findings.unusable = context.findings.unusable, unusable
-        return CaseResult.of(outcome, unusable)
+        rulings = [self._shared.report_payments(judged.ruling) for judged in outcome.judged]
+        case, texts = None, None
+        if outcome.prepared is not None:
+            case, texts = outcome.prepared.case, ViewTexts.of(outcome.prepared)
+        return CaseResult(rulings, case, texts, outcome.failure, unusable)
 
-    async def _set_up(self, coordinator: Any) -> WorkerContext:
-        """The context, made once in each process: a replacement must register again."""
+    async def _open(self) -> WorkerContext:
+        """The context, opened by the first call of each process: a replacement must register too."""
         async with self._opening:
             if self._context is None:
-                setup: WorkerSetup = await remote_result(coordinator.register.remote(self._name))
-                journal: ReplyStore | None = RemoteJournal(coordinator) if setup.journaled else None
-                if setup.journal is not None:
-                    opened = await asyncio.to_thread(
-                        Journal.open, setup.journal, durable=setup.durable, checked=0
-                    )
-                    journal = self._stack.enter_context(opened)
-                budget_pool = RemoteBudget(coordinator, self._name, setup.lease) if setup.limited else None
-                self._context = await self._stack.enter_async_context(
-                    setup.make_context(journal, budget_pool)
-                )
+                await remote_result(self._coordinator.register.remote(self._name, self._life))
+                self._context = await self._stack.enter_async_context(self._opened)
             return self._context
-
-
-MAX_DEATHS = 3  # of its worker before a case counts as failed
-READ_AHEAD = 4  # cases read, as a multiple of those running: one slow case holds up no worker
-
-
-class WorkerPool:
-    """Workers with their coordinator; the worker with the fewest cases gets the next.
-
-    `fatal` gets the error that ends the run, if there is one.
-    """
-
-    def __init__(self, coordinator: Any, workers: Sequence[Any], capacity: int) -> None:
-        self.fatal: asyncio.Future[CapsError] = asyncio.get_running_loop().create_future()
-        self._coordinator, self._workers, self._running = coordinator, workers, [0] * len(workers)
-        self._slots = asyncio.Semaphore(capacity * len(workers))
-
-    async def run(self, job: Job) -> CaseResult:
-        """Run a case as soon as a worker has capacity for it."""
-        async with self._slots:
-            index = self._running.index(min(self._running))
-            self._running[index] += 1
-            try:
-                return await remote_result(self._workers[index].run.remote(self._coordinator, job))
-            finally:
-                self._running[index] -= 1
-
-
-class RemoteEngine(ABC):
-    """Runs a stream of cases with several workers, each of which runs up to `capacity` at once.
-
-    `unusable` counts why findings were not possible. Without `keep_going`, a run stops if most replies of the
-    judge cannot be read.
-    """
-
-    def __init__(
-        self,
-        prepare: Prepare,
-        *,
-        workers: int,
-        capacity: int,
-        total_budget: BudgetLimits | None = None,
-        unusable: Counter[str] | None = None,
-        texts: TextWorkers | None = None,
-        keep_going: bool = True,
-    ) -> None:
-        self._keep_going = keep_going
-        self._prepare, self._count, self._capacity = prepare, workers, capacity
-        self._budget = total_budget or BudgetLimits()
-        self._unusable, self._texts = Counter() if unusable is None else unusable, texts
-        self.watch: Callable[[Ruling], object] = lambda _: None
-
-    @abstractmethod
-    def _start_workers(self) -> AbstractAsyncContextManager[WorkerPool]:
-        """Start the workers; end all after the run."""
-
-    async def run(
-        self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
-    ) -> AsyncGenerator[Outcome, None]:
-        """Run all cases and yield each outcome, in input order."""
-        max_tasks = READ_AHEAD * self._capacity * self._count
-        seconds = self._budget.seconds
-        async with self._start_workers() as worker_pool:
-            deadline = None if seconds is None else time.time() + seconds
-            fatal = worker_pool.fatal
-            jobs = enumerate(_jobs(cases, strategy, seed, deadline))
-            tasks: deque[asyncio.Task[Outcome]] = deque()
-            check = ReplyCheck(keep_going=self._keep_going)
-            try:
-                while True:
-                    for number, job in islice(jobs, max_tasks - len(tasks)):
-                        tasks.append(asyncio.ensure_future(self._run_job(worker_pool, number, job)))
-                    if not tasks or check.error is not None:
-                        check.finish()
-                        return
-                    await asyncio.wait((tasks[0], fatal), return_when=asyncio.FIRST_COMPLETED)
-                    if fatal.done():
-                        raise fatal.result()
-                    outcome = tasks.popleft().result()
-                    check.add_outcome(outcome)
-                    yield outcome
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _run_job(self, worker_pool: WorkerPool, number: int, job: Job | InputError) -> Outcome:
-        """The outcome of a case; an error that would stop all others too ends the run."""
-        if isinstance(job, InputError):
-            return unreadable_case(number, job)
-        try:
-            result = await worker_pool.run(job)
-        except CapsError as error:
-            if not worker_pool.fatal.done():
-                worker_pool.fatal.set_result(error)
-            raise
-        except Exception as error:  # the worker died repeatedly
-            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-            return Outcome(number, job.case.id, failure=f"its worker failed repeatedly: {reason}")
-        self._unusable.update(result.unusable)
-        for ruling in result.rulings:
-            self.watch(ruling)
-        return await rebuild(job, result, self._prepare, self._texts)
-
-
-def _jobs(
-    cases: Iterable[Case | InputError], strategy: Strategy | PerCase, seed: int, deadline: float | None
-) -> Iterator[Job | InputError]:
-    """The jobs of a source; one that breaks off ends with the reason as its last item."""
-    try:
-        for number, case in enumerate(cases):
-            if isinstance(case, InputError):
-                yield case
-                continue
-            yield Job(number, case, strategy_for(number, strategy), seed, deadline)
-    except InputError as error:
-        yield error

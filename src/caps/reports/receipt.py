@@ -604,11 +604,12 @@ class GameExchange:
 
 
 def exchanges_of(
-    run: RebuiltRun, prepared: PreparedCase | None, games: Sequence[Asked]
+    run: RebuiltRun, name: str, prepared: PreparedCase | None, games: Sequence[Asked]
 ) -> Iterator[GameExchange]:
     """Yield prompt and replies of each game of a case: prompts rendered again, replies from the journal."""
     keys = [line["key"] for one in games for line in one.attempts if line.get("key")]
-    stored = {} if run.journal is None else run.journal.get_many(keys)
+    journal = run.journal_of(name)
+    stored = {} if journal is None else journal.get_many(keys)
     for _, ask, _, _, attempts in games:
         replies = []
         for line in attempts:

@@ -275,14 +275,13 @@ def _receipt(
     receipt = receipt_of(run, line, prepared, with_flips=with_flips, games=games)
     if not texts:
         return replace(receipt, names=()), []  # a short answer is a text of a candidate too
-    return receipt, list(exchanges_of(run, prepared, games))
+    return receipt, list(exchanges_of(run, line["id"], prepared, games))
 
 
 def _timestamps(run: RebuiltRun) -> list[tuple[float, str]]:
-    if run.journal is None:
-        return []
     levels = {line["key"]: line["level"] for lines in run.calls.values() for line in lines if line.get("key")}
-    return [(at, levels[key]) for key, at in run.journal.stamps(levels).items()]
+    stamps = {key: at for journal in run.journals.values() for key, at in journal.stamps(levels).items()}
+    return [(at, levels[key]) for key, at in stamps.items()]
 
 
 def _details(run: RebuiltRun) -> Node:

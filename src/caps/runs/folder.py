@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +17,7 @@ from typing import IO, Any
 import msgspec
 
 from caps.core.errors import InputError, SettingError
+from caps.core.text import plural
 from caps.core.types import Ask, Case, Unanswered, Usage
 from caps.datasets.case_files import write_case
 from caps.datasets.verdicts import Recorded, text_digest
@@ -27,6 +28,7 @@ from caps.models.faults import Failure, Failures
 from caps.runner import Runner
 from caps.runs.result_lines import Line, answer_of, ask_of, json_lines, ruling_lines, unanswered_in
 from caps.runs.run_file import RunFile, new_run_file, read_regular_file, read_run_file
+from caps.runs.shards import Shard, shard_folders, sum_summaries
 
 CASE_FILE = "case.jsonl"  # the case of a run that generated its own candidates
 PROGRESS_FILE = "progress.json"  # how far a run is that was killed
@@ -128,6 +130,10 @@ def refuse_other_run(path: Path, file: RunFile) -> None:
     """Refuse a folder that holds another run, or files that caps did not write."""
     different = run_difference(path, file)
     if different == NO_RUN:
+        if shard_folders(path):
+            raise InputError(
+                f"--out {path}: holds a run in shards: name another folder, or one of its shards with --shard"
+            )
         names = sorted(entry.name for entry in path.iterdir() if not _is_expected(entry, file))
         if names:
             raise InputError(
@@ -139,6 +145,21 @@ def refuse_other_run(path: Path, file: RunFile) -> None:
             f"--out {path}: holds a run with another {different!r}: name another folder, or add --force to "
             "overwrite that run"
         )
+
+
+def refuse_other_shards(path: Path, file: RunFile) -> None:
+    """Refuse a folder that holds another run than the one of which this is a shard."""
+    if (path / "run.json").is_file():
+        raise InputError(f"--out {path}: holds a run that is not split into shards: name another folder")
+    for shard, folder in shard_folders(path).items():
+        same_count = file.shard is not None and shard.count == Shard.parse(file.shard).count
+        different = (
+            run_difference(folder, replace(file, shard=str(shard))) if same_count else "number of shards"
+        )
+        if different:
+            raise InputError(
+                f"--out {path}: {folder.name} is of a run with another {different!r}: name another folder"
+            )
 
 
 def refuse_other_case(path: Path, first: Case) -> None:
@@ -165,6 +186,8 @@ def run_difference(path: Path, file: RunFile) -> str:
         return NO_RUN
     if different := file.difference(before):
         return different
+    if before.shard != file.shard:
+        return "shard"
     if not _extends_limit(before.limit, file.limit):
         return "limit"
     return "" if _extends_cases(before, file.cases) else "cases"
@@ -230,15 +253,75 @@ def _is_expected(path: Path, file: RunFile) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A stored run: its run file, its selections, and the unanswered asks with their reasons, by judge."""
+    """A stored run: its run file, its selections, and the unanswered asks with their reasons, by judge.
+
+    `journals` has the journal of each case of a shard, by its id; `missing` names the shards that are absent.
+    """
 
     file: RunFile
     selections: dict[str, Line]
     unanswered: dict[str, dict[tuple[str, Ask], str]]
+    journals: dict[str, str | None] = field(default_factory=dict)
+    missing: str = ""
+
+
+def run_folders(path: Path) -> list[Path]:
+    """The folders with the results of a run: those of its shards, or the one of the run itself."""
+    return list(shard_folders(path).values()) or [path]
 
 
 def read_run(path: Path) -> RunRecord:
-    """Read the folder of a finished or interrupted run."""
+    """Read the folder of a finished or interrupted run, or of its shards as one run.
+
+    Shards of different runs are refused. A run is finished if all its shards are there and finished.
+    """
+    shards = shard_folders(path)
+    if not shards:
+        return _read_run(path)
+    records = {shard: _read_run(folder) for shard, folder in shards.items()}
+    (first, start), *others = records.items()
+    for shard, record in others:
+        if different := _other_run(start.file, record.file, first, shard):
+            raise InputError(
+                f"{path}: {shards[shard].name} is of another run than {shards[first].name}: it has another "
+                f"{different!r}"
+            )
+    absent = [number for number in range(1, first.count + 1) if Shard(number, first.count) not in shards]
+    summaries = [record.file.summary for record in records.values()]
+    finished = not absent and all(summaries)
+    placed = [
+        (shard.place(index), name)
+        for shard, record in records.items()
+        for index, name in enumerate(record.selections)
+    ]
+    selections = {name: line for record in records.values() for name, line in record.selections.items()}
+    unanswered: dict[str, dict[tuple[str, Ask], str]] = {}
+    for record in records.values():
+        for judge, asks in record.unanswered.items():
+            unanswered.setdefault(judge, {}).update(asks)
+    numbers = ", ".join(map(str, absent))
+    return RunRecord(
+        replace(start.file, shard=None, summary=sum_summaries(summaries) if finished else {}),
+        {name: selections[name] for _, name in sorted(placed)},
+        unanswered,
+        {name: record.file.config.journal for record in records.values() for name in record.selections},
+        f"{path}: {plural(len(absent), 'shard')} of {first.count} missing: {numbers}" if absent else "",
+    )
+
+
+def _other_run(one: RunFile, other: RunFile, first: Shard, shard: Shard) -> str:
+    """Name the first setting in which two shards differ that must be alike; empty if there is none."""
+    if first.count != shard.count:
+        return "number of shards"
+    if one.limit != other.limit:
+        return "limit"
+    known = one.cases_file is not None and other.cases_file is not None
+    same_cases = one.cases_file == other.cases_file if known else one.cases == other.cases
+    return one.difference(other) or ("" if same_cases else "cases")
+
+
+def _read_run(path: Path) -> RunRecord:
+    """Read the folder of a run that is in one folder."""
     try:
         file = read_run_file(path)
         selections = {line["id"]: line for line in _read_lines(path / "selections.jsonl")}
@@ -259,6 +342,11 @@ def read_run(path: Path) -> RunRecord:
 
 def read_rulings(path: Path) -> list[Line]:
     """Read every judge call of a run, in order."""
+    shards = shard_folders(path)
+    if shards:
+        places = {name: place for place, name in enumerate(read_run(path).selections)}
+        rulings = [line for folder in shards.values() for line in read_rulings(folder)]
+        return sorted(rulings, key=lambda line: places.get(line.get("case", ""), len(places)))
     try:
         return [line for line in _read_lines(path / "rulings.jsonl") if isinstance(line, dict)]
     except OSError as error:

@@ -1,6 +1,6 @@
 """Stored runs rebuilt from their folders: cases, judge calls, and contests played again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +58,20 @@ class NoModel:
 
 
 class RebuiltRun:
-    """A stored run with its cases and journal, as far as they still exist; `notes` lists what is missing."""
+    """A stored run with its cases and journals, as far as they still exist; `notes` lists what is missing.
 
-    def __init__(self, path: Path, journal: Journal | None = None) -> None:
+    `journals` are those of its shards, by their paths.
+    """
+
+    def __init__(self, path: Path, journals: Mapping[str, Journal]) -> None:
         record = read_run(path)
         self.path, self.file, self.selections = path, record.file, record.selections
+        self.journals, self._journal_paths = journals, record.journals
         self.calls: dict[str, list[Line]] = {}
         for line in read_rulings(path):
             self.calls.setdefault(line["case"], []).append(line)
-        self.notes: list[str] = []
-        self.journal = journal
-        if journal is None:
+        self.notes: list[str] = [record.missing] if record.missing else []
+        if not journals or not {*record.journals.values()} <= journals.keys():
             self._note("the journal of the run is not available, so the replies of the judge cannot be shown")
         self.runner = Runner(self.file.config, offline=True)
         self.judge: LlmJudge | None = None
@@ -100,10 +103,15 @@ class RebuiltRun:
         except (InputError, SettingError, OSError) as error:
             self._note(f"the cases cannot be read: {error}")
 
+    def journal_of(self, name: str) -> Journal | None:
+        """The journal of a case, if it is available."""
+        return self.journals.get(self._journal_paths.get(name) or self.file.config.journal or "")
+
     def with_findings(self, case: Case) -> Case:
         """The case with the findings of the run, as far as the journal holds them."""
+        journal = self.journal_of(case.id)
         try:
-            return case if self.journal is None else recall(self.journal, self.file.findings, case)
+            return case if journal is None else recall(journal, self.file.findings, case)
         except NotRecordedError:
             return case
 

@@ -23,6 +23,7 @@ from caps.files import join_paths, split_paths, write_file
 from caps.judge_tables import JudgeTable
 from caps.prompts.reply_forms import TAGS
 from caps.runner import Runner
+from caps.runs.shards import Shard
 
 FORMAT = 2
 NAME = "run.json"
@@ -42,13 +43,15 @@ class RunFile:
     """The configuration and input of a run, and its summary once it has ended.
 
     `findings` names the finder of each domain, `prompt_digests` holds a digest of each template, `batch` the
-    further settings of a run through batch files, and `cases_file` size and digest of the input. `started` is
-    when the run began, in seconds since 1970; a run that goes on keeps it.
+    further settings of a run through batch files, and `cases_file` size and digest of the input. `shard` is
+    the part of the cases that this run takes, such as 2/4. `started` is when the run began, in seconds since
+    1970; a run that goes on keeps it.
     """
 
     config: RunConfig
     cases: str
     limit: int | None = None
+    shard: str | None = None
     findings: Mapping[str, str] = field(default_factory=dict)
     prompt_digests: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -75,9 +78,10 @@ class RunFile:
         known = {name: row[name] for name in cls.__dataclass_fields__ if name in row and name != "config"}
         return cls(config=RunConfig.from_dict(row["config"], where=f"{where}: config"), **known)
 
-    def read_cases(self) -> Iterator[Case | InputError]:
-        """Read the cases of the run, as it read them."""
-        return islice(open_cases(self.cases, fields=self.config.map), self.limit)
+    def read_cases(self, path: str | None = None) -> Iterator[Case | InputError]:
+        """Read the cases of the run, as it read them; `path` is where they are now."""
+        cases = islice(open_cases(path or self.cases, fields=self.config.map), self.limit)
+        return cases if self.shard is None else Shard.parse(self.shard).take(cases)
 
     def write(self, folder: Path) -> None:
         """Write the file into the run folder, atomically."""
@@ -163,7 +167,13 @@ def judges_of(config: RunConfig) -> tuple[str | None, str | None]:
 
 
 def new_run_file(
-    runner: Runner, *, cases: str, limit: int | None, confidence: str, findings: Mapping[str, str]
+    runner: Runner,
+    *,
+    cases: str,
+    limit: int | None,
+    shard: Shard | None = None,
+    confidence: str,
+    findings: Mapping[str, str],
 ) -> RunFile:
     """Create the file of a run that is about to start."""
     return RunFile(
@@ -172,6 +182,7 @@ def new_run_file(
             [one if one == "-" or "://" in one else str(Path(one).resolve()) for one in split_paths(cases)]
         ),
         limit=limit,
+        shard=None if shard is None else str(shard),
         findings=dict(findings),
         prompt_digests=digests(runner.templates),
         versions=versions(),
