@@ -29,8 +29,8 @@ from caps.judging.replayed import ReplayedJudge
 from caps.judging.reward import RewardJudge
 from caps.models.base import HasConnections, Model
 from caps.models.endpoints import Connector, Endpoint, Endpoints
-from caps.models.fleet import join_addresses
 from caps.models.probing import VisionTests
+from caps.models.servers import join_addresses
 from caps.sampling.generators import with_first_generator
 
 #: Why asks had no answer, by judge of a panel; those of the run itself are under an empty name.

@@ -11,7 +11,7 @@ from caps.costs.ledger import Baseline, Ledger, Sums
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.judging.base import UNREAD
-from caps.models.fleet_servers import ServerRecord
+from caps.models.servers import ServerRecord
 from caps.runs.panel_summary import PanelSummary
 from caps.runs.result_lines import (
     FindingsSummary,

@@ -10,7 +10,7 @@ from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.costs.prices import Price, listed_price
 from caps.models.endpoints import Connector, Endpoint
-from caps.models.fleet import join_addresses
+from caps.models.servers import join_addresses
 from caps.sampling.methods import make_preset, resolve_preset
 from caps.sampling.presets import Preset
 
