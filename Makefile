@@ -58,7 +58,7 @@ bench: $(VENV)/.dev      ## Ratios measured on this machine
 	$(BIN)/python benchmarks/sandbox.py
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/loop.py
-	$(BIN)/python benchmarks/fleet.py
+	$(BIN)/python benchmarks/servers.py
 	$(BIN)/python benchmarks/connections.py
 
 MINUTES ?= 30

@@ -120,9 +120,9 @@ def test_the_commands_print_what_was_found_and_fail_for_what_is_broken(tmp_path)
     assert "sk-secret" not in listed.stdout + listed.stderr + done.stdout + done.stderr
 
 
-def test_every_server_of_a_fleet_is_looked_at(monkeypatch):
+def test_every_one_of_several_servers_is_looked_at(monkeypatch):
     monkeypatch.setenv("CAPS_API_KEY", "key")
-    monkeypatch.setenv("CAPS_BASE_URL", "http://a:8000/v1, http://b:8000/v1=2")
+    monkeypatch.setenv("CAPS_BASE_URL", "http://a:8000/v1, http://b:8000/v1")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert environment_places() == [
         ServerAddress("CAPS_BASE_URL", "http://a:8000/v1", "key"),

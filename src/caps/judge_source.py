@@ -30,10 +30,10 @@ from caps.models import weights
 from caps.models.base import HasConnections, Model
 from caps.models.discovery import takes_cache_control
 from caps.models.endpoints import Connector, Endpoint, Endpoints, find_endpoints
-from caps.models.fleet import FleetModel
 from caps.models.http import HttpModel
 from caps.models.probing import VisionTests, probe
 from caps.models.rewards import TEMPLATES, Form, RewardModel
+from caps.models.servers import ServersModel
 from caps.registry import MODEL_JUDGES, REWARD_JUDGE, path_of_class
 from caps.sampling.generators import with_first_generator
 from caps.text_workers import TextWorkers
@@ -240,7 +240,7 @@ class JudgeSource:
         model = self._connector.connect(where, self.config)
         if not self.has_reward_judge or self._connector.model is not None:
             return model
-        if not isinstance(model, HttpModel | FleetModel):
+        if not isinstance(model, HttpModel | ServersModel):
             raise SettingError(
                 f"--judge reward needs a server, and {shown_address(where.base_url)} is none: give --base-url"
             )

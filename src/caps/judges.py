@@ -23,7 +23,7 @@ from caps.judging.reward import RewardJudge
 from caps.judging.several import SeveralJudges, WeightedJudge, priced
 from caps.models.base import HasConnections, Model
 from caps.models.endpoints import Connector, Endpoint, Endpoints
-from caps.models.fleet import join_addresses
+from caps.models.servers import join_addresses
 from caps.models.probing import VisionTests
 from caps.sampling.generators import with_first_generator
 

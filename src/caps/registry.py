@@ -372,7 +372,9 @@ DATASETS = Registry("dataset", "caps.datasets", _DATASETS, {})
 
 _MODELS = {
     "http": Entry("caps.models.http:connect", "any OpenAI-compatible endpoint", "docs/howto/endpoints.md"),
-    "fleet": Entry("caps.models.fleet:connect", "several endpoints of one model", "docs/howto/fleet.md"),
+    "servers": Entry(
+        "caps.models.servers:connect", "several servers of one model", "docs/howto/several-servers.md"
+    ),
     "embedded": Entry(
         "caps.models.embedded:connect", "a GGUF file inside this process", "docs/howto/llamacpp.md"
     ),

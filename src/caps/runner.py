@@ -78,12 +78,11 @@ from caps.models.endpoints import (
     connections_of,
     least_context,
 )
-from caps.models.fleet import FleetModel
-from caps.models.fleet_servers import ServerRecord
 from caps.models.journaled import JournaledModel
 from caps.models.probing import VisionTests
 from caps.models.replayed import ReplayedModel
 from caps.models.rewards import TEMPLATES, Form, RewardModel
+from caps.models.servers import ServerRecord, ServersModel
 from caps.models.weights import Report
 from caps.registry import allow, allowed
 from caps.sampling.base import Method
@@ -107,7 +106,7 @@ PATHS = ("journal", "tokenizer", "prompts", "repositories", "recorded")
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A prepared run; `servers` returns the records of the servers of a fleet."""
+    """A prepared run; `servers` returns what became of the calls to each of several servers."""
 
     runner: "Runner"
     engine: Engine
@@ -667,8 +666,8 @@ class Runner:
                     seconds=self.total_budget.seconds,
                 )  # fmt: skip
             clients = [model.server if isinstance(model, RewardModel) else model for model in models.values()]
-            fleets = [model for model in clients if isinstance(model, FleetModel)]
-            servers = partial(_records, fleets)
+            several = [model for model in clients if isinstance(model, ServersModel)]
+            servers = partial(_server_records, several)
             yield Session(self, engine, confidence, findings, servers, journal)
 
     async def run(self, cases: Iterable[Case | InputError]) -> AsyncGenerator[Outcome, None]:
@@ -776,5 +775,5 @@ class Runner:
         return lambda: connections_of(self.own_judge) if stated == "auto" else stated
 
 
-def _records(fleets: Iterable[Any]) -> list[ServerRecord]:
-    return [one for fleet in fleets for one in fleet.records()]
+def _server_records(models: Iterable[ServersModel]) -> list[ServerRecord]:
+    return [record for model in models for record in model.records()]

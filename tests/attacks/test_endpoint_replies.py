@@ -47,11 +47,11 @@ from caps.models.base import Request
 from caps.models.batch_api import Batches, read_batch, read_id, read_item, read_page, read_result
 from caps.models.discovery import ServerAddress, discover
 from caps.models.faults import Retries, retry_after
-from caps.models.fleet import FleetModel, WeightedAddress
 from caps.models.http import HttpModel, Timeouts
 from caps.models.journaled import JournaledModel, to_reply
 from caps.models.pending import PendingRequest
 from caps.models.probing import missing_logprobs
+from caps.models.servers import ServersModel
 from caps.models.wire import (
     ERROR_BYTES,
     REPLY_BYTES,
@@ -294,17 +294,14 @@ def test_a_test_call_names_an_endpoint_without_an_end():
         asyncio.run(run(endpoint.url))
 
 
-def test_a_server_of_a_fleet_that_sends_without_end_is_left_for_the_others():
+def test_of_several_servers_one_that_sends_without_end_is_left_for_the_others():
     async def run(bad, good):
-        fleet = FleetModel(
-            [WeightedAddress(bad), WeightedAddress(good)], retries=Retries(first=0.001, longest=0.002)
-        )
+        model = ServersModel([bad, good], retries=Retries(first=0.001, longest=0.002))
         try:
-            return [
-                await fleet.complete(ask(draw=draw, group=str(draw))) for draw in range(40)
-            ], fleet.records()
+            replies = [await model.complete(ask(draw=draw, group=str(draw))) for draw in range(40)]
+            return replies, model.records()
         finally:
-            await fleet.close()
+            await model.close()
 
     with RawEndpoint(always(lambda: endless(JUNK))) as bad, ScriptedEndpoint([Reply("fine")]) as good:
         got, records = asyncio.run(run(bad.url, good.url))

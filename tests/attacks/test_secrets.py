@@ -32,8 +32,8 @@ from caps.models.batch_api import Batches
 from caps.models.discovery import ServerAddress, discover
 from caps.models.endpoints import Endpoint
 from caps.models.faults import Retries
-from caps.models.fleet import FleetModel, WeightedAddress
 from caps.models.http import HttpModel
+from caps.models.servers import ServersModel
 from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, running, write_cases
 from server.serving import inside
 from shell import caps, json_lines
@@ -242,7 +242,7 @@ def test_a_credential_of_the_address_is_a_secret_too(address, key, secret):
                 HttpModel(url, key),
                 Endpoint(url, "m", key),
                 ConnectOptions(address=url, model="m"),
-                WeightedAddress(url),
+                ServersModel([url], key),
                 ServerAddress("x", url),
             ]
             assert secret not in repr(shown)
@@ -296,12 +296,9 @@ def test_an_address_that_is_none_is_refused_without_its_secrets(address):
     assert not leaks(str(caught.value).encode())
 
 
-def test_a_fleet_knows_the_secrets_of_all_its_servers():
-    listed = [
-        WeightedAddress(f"http://127.0.0.1:1/v1?key={QUERY}"),
-        WeightedAddress(f"http://127.0.0.1:2/v1?token={NESTED}"),
-    ]
-    secrets = FleetModel(listed, KEY).secrets(failed=False)
+def test_several_servers_hide_the_secrets_of_all():
+    listed = [f"http://127.0.0.1:1/v1?key={QUERY}", f"http://127.0.0.1:2/v1?token={NESTED}"]
+    secrets = ServersModel(listed, KEY).secrets(failed=False)
     assert secrets.words == {KEY, QUERY, NESTED}
 
 

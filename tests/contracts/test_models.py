@@ -1,4 +1,4 @@
-"""What every model keeps to, whoever answers: a stub, a fleet of them, llama.cpp over HTTP, llama.cpp inside, the journal, a script."""
+"""What every model keeps to, whoever answers: a stub, several of them, llama.cpp over HTTP, llama.cpp inside, the journal, a script."""
 
 import asyncio
 from random import Random
@@ -11,10 +11,10 @@ from caps.core.types import Message, TokenLogprob, Usage
 from caps.journal.store import Journal
 from caps.models.base import Completion, Request
 from caps.models.embedded import EmbeddedModel, LlamaServer
-from caps.models.fleet import FleetModel, parse_fleet
 from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel
 from caps.models.scripted import ScriptedModel
+from caps.models.servers import ServersModel
 from caps.models.weights import default_weights
 from caps.testing import Reply, ScriptedEndpoint, Status
 
@@ -73,16 +73,18 @@ def embedded(run, weights):
     run(model.close())
 
 
-@pytest.fixture(scope="module", params=["stub", "fleet", "script", "llama.cpp", "embedded", "journal"])
+@pytest.fixture(
+    scope="module", params=["stub", "several stubs", "script", "llama.cpp", "embedded", "journal"]
+)
 def model(request, run, tmp_path_factory):
     if request.param == "stub":
         with ScriptedEndpoint(stub_reply) as server:
             made = HttpModel(server.url)
             yield made
             run(made.close())
-    elif request.param == "fleet":
+    elif request.param == "several stubs":
         with ScriptedEndpoint(stub_reply) as one, ScriptedEndpoint(stub_reply) as other:
-            made = FleetModel(parse_fleet(f"{one.url}, {other.url}=2"))
+            made = ServersModel([one.url, other.url])
             yield made
             run(made.close())
     elif request.param == "script":

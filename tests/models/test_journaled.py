@@ -10,10 +10,10 @@ from caps.core.types import Message, TokenLogprob, Usage
 from caps.journal.keys import prompt_digest, request_key
 from caps.journal.store import Journal
 from caps.models.base import Completion, Request
-from caps.models.fleet import FleetModel, WeightedAddress
 from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel, to_reply
 from caps.models.scripted import ScriptedModel
+from caps.models.servers import ServersModel
 from caps.testing import Reply, ScriptedEndpoint
 from waiting import until
 
@@ -198,9 +198,7 @@ def test_a_journal_that_cannot_store_stops_the_call(journal):
         asyncio.run(run())
 
 
-@pytest.mark.parametrize(
-    "connect", [HttpModel, lambda url, **more: FleetModel([WeightedAddress(url)], **more)]
-)
+@pytest.mark.parametrize("connect", [HttpModel, lambda url, **more: ServersModel([url], **more)])
 def test_no_call_takes_the_place_of_one_whose_reply_is_not_stored_yet(tmp_path, connect):
     path = tmp_path / "j.sqlite"
     with ScriptedEndpoint([Reply("fine")]) as server, Journal.open(path) as journal:

@@ -11,10 +11,10 @@ from caps.core.types import Message
 from caps.journal.store import Journal
 from caps.models.base import Request
 from caps.models.faults import Retries
-from caps.models.fleet import FleetModel, parse_fleet
 from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel
 from caps.models.rewards import APIS, BATCH, Form, RewardModel, read_scores
+from caps.models.servers import ServersModel
 from models.reward_server import RewardServer
 
 SERVERS = {"vllm-score": "vllm", "vllm-classify": "vllm", "vllm-pooling": "vllm", "sglang": "sglang"}
@@ -199,11 +199,11 @@ def test_a_cancelled_answer_does_not_take_the_others_with_it():
         assert server.bodies[0]["text_2"] == [ANSWERS[1]]
 
 
-def test_a_fleet_goes_on_when_one_of_its_servers_fails():
+def test_several_servers_go_on_when_one_of_them_fails():
     with RewardServer("vllm", spoil=lambda *_: 500) as broken, RewardServer("vllm") as fine:
 
         def wrap(_):
-            return FleetModel(parse_fleet(f"{broken.url},{fine.url}"), connections=2)
+            return ServersModel([broken.url, fine.url], connections=2)
 
         for k in range(4):
             scores, _, _ = score(fine, Form("vllm-score"), [f"{k} {one}" for one in ANSWERS], wrap=wrap)
@@ -226,7 +226,7 @@ def test_an_error_nobody_foresaw_reaches_those_who_wait():
     class Failing:
         address, connections = "here", 1
 
-        async def exchange_json(self, *_, **__):
+        def held_connection(self):
             raise RuntimeError("unforeseen")
 
         async def close(self):

@@ -29,7 +29,7 @@ from caps.datasets.imports import open_cases
 from caps.evidence.domains import with_stated_domain
 from caps.files import write_file
 from caps.judging.simulated import PRESETS
-from caps.models.fleet import join_addresses
+from caps.models.servers import join_addresses
 from caps.reports import diagnosis
 from caps.reports.diagnosis import JudgeLabel
 from caps.reports.diagnosis_page import (

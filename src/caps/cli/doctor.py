@@ -14,10 +14,10 @@ from caps.cli.output import print_json, stdout
 from caps.cli.progress import fetch_bar
 from caps.config import RunConfig
 from caps.config_sources import read_environment
+from caps.core.secrets import split_addresses
 from caps.doctor import Check, examine
 from caps.journal.store import default_path
 from caps.models.discovery import ServerAddress
-from caps.models.fleet import parse_fleet
 from caps.models.rewards import Form
 from caps.models.weights import default_weights
 from caps.registry import REWARD_JUDGE
@@ -78,7 +78,7 @@ def environment_places() -> list[ServerAddress]:
     keys = (own or general, general if urls[0] else own or general)
     named = list(zip(("CAPS_BASE_URL", "OPENAI_BASE_URL"), urls, keys, strict=True))
     distinct = named[:1] if urls[0] == urls[1] else named
-    return [ServerAddress(name, one.url, key) for name, url, key in distinct for one in parse_fleet(url)]
+    return [ServerAddress(name, url, key) for name, urls, key in distinct for url in split_addresses(urls)]
 
 
 def _rows(checks: list[Check]) -> list[tuple[str, ...]]:

@@ -34,7 +34,7 @@ from caps.findings.written_tests import MAX_TOKENS, applies, request_for_tests
 from caps.judge_tables import JudgeTable
 from caps.judging.profiles import profile_fields, read_profile
 from caps.models.discovery import served_context
-from caps.models.fleet import join_addresses
+from caps.models.servers import join_addresses
 from caps.models.tokenizing import Tokenizer, tokens_per_character
 from caps.registry import REWARD_JUDGE, STRATEGIES
 from caps.reports.console import by_level, short, table, with_range

@@ -24,7 +24,7 @@ from caps.evidence.anatomy import last_boxed, last_code_block, spoken
 from caps.files import file_errors
 from caps.judging.base import Ruling
 from caps.judging.recorded import RULE, counted
-from caps.models.fleet_servers import ServerRecord
+from caps.models.servers import ServerRecord
 from caps.reports.console import table
 from caps.runner import Runner, Session
 from caps.runs.folder import (

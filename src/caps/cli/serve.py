@@ -160,7 +160,7 @@ def serve(
             config,
             keys=replace(keys, api_key=upstream_api_key or keys.api_key),
             any_model=True,
-            warn=lambda words: log.write("fleet", message=words),
+            warn=lambda words: log.write("servers", message=words),
             fetching=report,
         )
         _ = runner.endpoints  # fetches weights, and raises what is missing

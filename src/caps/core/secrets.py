@@ -41,6 +41,7 @@ _REPLY_FIELDS = frozenset(
         "verbosity",
     )
 )  # fmt: skip
+# A comma within an address does not separate: the next address begins with its scheme.
 _BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 _USER = re.compile(r"(?<=://)[^/?#\s]*@")
 # Signs that letters and digits may be escaped; if only other characters are escaped, a trace of the word
@@ -140,9 +141,14 @@ def is_open_parameter(name: str) -> bool:
     return name.lower() in _OPEN_PARAMETERS
 
 
+def split_addresses(addresses: str) -> list[str]:
+    """The addresses that commas or blanks separate, each once."""
+    return list(dict.fromkeys(address for address in _BETWEEN.split(addresses.strip(" \t\r\n,")) if address))
+
+
 def shown_address(addresses: str) -> str:
     """One or several addresses without user, password and query values."""
-    return ",".join(map(_shown, _BETWEEN.split(addresses.strip(" \t\r\n,"))))
+    return ",".join(map(_shown, split_addresses(addresses)))
 
 
 def is_masked(address: str) -> bool:

@@ -1,1 +1,1 @@
-"""Model backends: HTTP endpoints, fleets, embedded weights, scripts, and the journal around them."""
+"""Model backends: HTTP endpoints, several servers, embedded weights, scripts, and the journal around them."""

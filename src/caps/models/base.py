@@ -7,17 +7,16 @@ Rules that must not be broken:
 * A model raises `ModelError` on permanent failure, and nothing else on purpose.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
 from caps.core.errors import SettingError
 from caps.core.text import estimate_tokens
 from caps.core.types import Message, TokenLogprob, Usage
-
-T = TypeVar("T")
 
 Notify: TypeAlias = Callable[[str], object]
 """Receives messages for the user while a run is in progress."""
@@ -90,12 +89,20 @@ class HasConnections(Model, Protocol):
         ...
 
 
+class Connection(Protocol):
+    """A place among the calls that a model runs at once."""
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer a request, or raise `ModelError`."""
+        ...
+
+
 @runtime_checkable
 class HoldsConnections(Protocol):
-    """A model whose calls can keep their connection until a callback has processed the reply."""
+    """A model whose calls can keep their connection until the caller has processed the reply."""
 
-    async def complete_and(self, request: Request, then: Callable[[Completion], Awaitable[T]]) -> T:
-        """Answer a request, and await `then(reply)` before another call takes the connection."""
+    def held_connection(self) -> AbstractAsyncContextManager[Connection]:
+        """A connection for one call, which no other call takes before the block of `async with` ends."""
         ...
 
 

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from caps.core.errors import CapsError, ModelError, SettingError
-from caps.core.secrets import shown_address
+from caps.core.secrets import shown_address, split_addresses
 from caps.models.base import Completion, ConnectOptions, HasConnections, Model, Request
-from caps.models.fleet import FleetModel, is_fleet
 from caps.models.http import HttpModel
+from caps.models.servers import ServersModel
 from caps.models.weights import Report, default_weights, path_of, weights_name
 from caps.models.wire import NAME_CHARS, decode, printable, read_body
 from caps.registry import MODELS, create, names, names_code, resolve
@@ -116,7 +116,7 @@ async def context_of(model: object, name: str) -> int | None:
     """
     if not name:
         return None
-    if isinstance(model, FleetModel):
+    if isinstance(model, ServersModel):
         known = await asyncio.gather(*(context_of(one, name) for one in model.members))
         return min((one for one in known if one is not None), default=None)
     if not isinstance(model, HttpModel):
@@ -273,8 +273,8 @@ class PluginModel:
 
 
 def _backend(address: str) -> str:
-    if is_fleet(address):
-        return "fleet"
+    if len(split_addresses(address)) > 1:
+        return "servers"
     scheme, colon, _ = address.partition("://")
     if colon:
         return scheme if scheme in MODELS.aliases else "http"  # whose error message shows a valid address

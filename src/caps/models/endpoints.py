@@ -13,7 +13,7 @@ from platformdirs import user_cache_path
 from caps.config import Keys, RunConfig
 from caps.models.base import ConnectOptions, HasConnections, Model, Notify, ignore
 from caps.models.discovery import connect, context_of, locate
-from caps.models.fleet import join_addresses
+from caps.models.servers import join_addresses
 from caps.models.weights import Report
 from caps.registry import path_of_class
 

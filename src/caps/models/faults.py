@@ -39,6 +39,10 @@ class Retries:
     loading: float = 300.0
     most_unknown: int = 1
 
+    def bound(self, number: int) -> float:
+        """The longest wait before a retry, of which `number` came before."""
+        return min(self.longest, self.first * 2.0 ** min(number, 60))
+
 
 class Attempts:
     """The attempts of one call: after each failure, how long to wait for the next one, if any."""
@@ -62,8 +66,7 @@ class Attempts:
             return None
         if asked is not None and asked > retries.max_retry_after:
             return None
-        bound = min(retries.longest, retries.first * 2.0 ** min(self._failures - 1, 60))
-        jitter = self._rng.uniform(0, bound)
+        jitter = self._rng.uniform(0, retries.bound(self._failures - 1))
         # Jitter on top of the requested wait: otherwise all rejected calls would return at the same time.
         return jitter if asked is None else asked + min(jitter, 1.0)
 

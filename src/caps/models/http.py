@@ -45,7 +45,7 @@ from caps.core.secrets import (
     shown_address,
 )
 from caps.models import faults
-from caps.models.base import Completion, ConnectOptions, HasConnections, Request
+from caps.models.base import Completion, Connection, ConnectOptions, HasConnections, Request
 from caps.models.faults import Attempts, Fault, Retries
 from caps.models.wire import (
     NAME_CHARS,
@@ -327,7 +327,6 @@ SCRUB_CHUNK = 64 << 10  # bytes: the event loop runs other tasks in between
 CONNECT_SHARE = 0.9  # of the read timeout at most: distinguishes an unreachable server from a slow one
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +419,7 @@ class HttpModel:
         self._clock = clock
         self._gate = make_gate(connections, self.address)
         self._session: aiohttp.ClientSession | None = None
-        self._known = False  # whether the address ever accepted a connection
+        self.known = False  # whether the address ever accepted a connection
         self._limit_name = "max_tokens"
 
     def __repr__(self) -> str:
@@ -440,88 +439,14 @@ class HttpModel:
         """The name of the output token limit on this server, as far as known."""
         return self._limit_name
 
+    def held_connection(self) -> "HttpConnection":
+        """A connection for one call, which no other call takes before the block of `async with` ends."""
+        return HttpConnection(self)
+
     async def complete(self, request: Request) -> Completion:
         """Answer a request, with retries."""
-        return await self.complete_and(request, identity)
-
-    async def complete_and(self, request: Request, then: Callable[[Completion], Awaitable[R]]) -> R:
-        """Answer a request, and await `then(reply)` before another call takes the connection."""
-        return await self._exchange(
-            lambda limit_name: encode_body(request, limit_name=limit_name),
-            lambda reply: read_completion(reply, request),
-            lambda done: then(replace(done.value, latency=done.latency, attempts=done.attempts)),
-            model=request.model,
-            limit=LOGPROBS_BYTES if request.top_logprobs else REPLY_BYTES,
-        )
-
-    async def exchange(
-        self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
-    ) -> Exchange[T]:
-        """Send what `write` returns and parse the reply with `read`, with retries.
-
-        `write` receives the name of the output token limit; `read` raises `ValueError` if there is no reply.
-        """
-        return await self._exchange(write, read, identity, model=model, limit=REPLY_BYTES)
-
-    async def exchange_json(
-        self, path: str, body: bytes, then: Callable[[Exchange[Any]], Awaitable[R]], *, model: str, limit: int
-    ) -> R:
-        """Send a body to a path, with retries, and await `then(reply)` before another call starts.
-
-        A path that begins with a slash is below the root of the server, outside `/v1`.
-        """
-        return await self._exchange(lambda _: body, _unread, then, model=model, limit=limit, path=path)
-
-    async def _exchange(
-        self,
-        write: Callable[[str], bytes],
-        read: Callable[[Any], T],
-        then: Callable[[Exchange[T]], Awaitable[R]],
-        *,
-        model: str,
-        limit: int,
-        path: str = CHAT,
-    ) -> R:
-        tries: Attempts | None = None
-        attempts = overloads = 0
-        arrived = time.perf_counter()
-        # A call keeps its slot while it waits for a retry, so failures reduce the load.
-        async with self._gate as ticket:
-            if self.observer is not None:
-                self.observer.on_wait(time.perf_counter() - arrived)
-            while True:
-                limit_name = self._limit_name
-                started = time.perf_counter()
-                body = write(limit_name)
-                if self.observer is None:
-                    outcome = await self._send(path, body, read, model, limit)
-                else:
-                    send = partial(self._send, path, body, model=model, limit=limit)
-                    outcome = await _observed(self.observer, body, read, send)
-                if not isinstance(outcome, Fault):
-                    self._known = True
-                    latency = time.perf_counter() - started
-                    self._gate.on_success(ticket, latency)
-                    return await then(Exchange(outcome, latency, attempts + 1))
-                self._known = self._known or outcome.seen
-                overloads = overloads + 1 if outcome.overloaded else 0
-                if overloads:
-                    self._gate.on_overload(ticket, overloads)
-                attempts += outcome.seen
-                if outcome.renamed and limit_name != RENAMED:
-                    self._limit_name = RENAMED
-                    continue
-                tries = tries or Attempts(self._retries, self._rng)
-                pause = self._pause(tries, outcome)
-                if pause is None:
-                    break
-                await asyncio.sleep(pause)
-        # Raised outside the handler: exceptions of aiohttp may contain the request with its headers.
-        error = outcome.error
-        if isinstance(error, UnknownModelError):
-            error = UnknownModelError(f"{error}{await self._offer(model)}")
-        error.attempts = attempts
-        raise error
+        async with HttpConnection(self) as connection:
+            return await connection.complete(request)
 
     async def _offer(self, wanted: str) -> str:
         """The names of the models that are served, the nearest first, for an error message."""
@@ -582,10 +507,10 @@ class HttpModel:
         if session is not None:
             await session.close()
 
-    async def _send(
+    async def _attempt(
         self, path: str, body: bytes, read: Callable[[Any], T], model: str, limit: int
     ) -> T | Fault:
-        """Send bytes and parse the reply; every failure becomes a `Fault`."""
+        """Send bytes once and parse the reply; every failure becomes a `Fault`."""
         try:
             with self._timeout:
                 data = aiohttp.BytesPayload(body)  # saves aiohttp the lookup of the payload type
@@ -650,7 +575,7 @@ class HttpModel:
     def _pause(self, tries: Attempts, fault: Fault) -> float | None:
         if not fault.retry:
             return None
-        return tries.pause(loading=fault.loading, known=self._known, asked=fault.wait, now=time.monotonic())
+        return tries.pause(loading=fault.loading, known=self.known, asked=fault.wait, now=time.monotonic())
 
     def _open(self) -> aiohttp.ClientSession:
         """The session, created in the running loop on first use."""
@@ -662,6 +587,93 @@ class HttpModel:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
+
+
+class HttpConnection:
+    """A place among the calls that may run at a server at once: `async with model.held_connection() as it`.
+
+    A call keeps it while it waits for a retry, so failures reduce the load.
+    """
+
+    __slots__ = ("_model", "_ticket")
+
+    def __init__(self, model: HttpModel) -> None:
+        self._model = model
+
+    async def __aenter__(self) -> "HttpConnection":
+        model, arrived = self._model, time.perf_counter()
+        self._ticket = await model._gate.__aenter__()
+        if model.observer is not None:
+            model.observer.on_wait(time.perf_counter() - arrived)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._model._gate.__aexit__(kind, error, trace)
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer a request, with retries."""
+        limit = LOGPROBS_BYTES if request.top_logprobs else REPLY_BYTES
+        done = await self.send(
+            CHAT,
+            lambda limit_name: encode_body(request, limit_name=limit_name),
+            lambda reply: read_completion(reply, request),
+            model=request.model,
+            limit=limit,
+        )
+        return replace(done.value, latency=done.latency, attempts=done.attempts)
+
+    async def send(
+        self,
+        path: str,
+        write: Callable[[str], bytes],
+        read: Callable[[Any], T],
+        *,
+        model: str,
+        limit: int = REPLY_BYTES,
+    ) -> Exchange[T]:
+        """Send what `write` returns to a path and parse the reply of at most `limit` bytes, with retries.
+
+        `write` receives the name of the output token limit; `read` raises `ValueError` if there is no reply.
+        A path that begins with a slash is below the root of the server, outside `/v1`.
+        """
+        server = self._model
+        tries: Attempts | None = None
+        attempts = overloads = 0
+        while True:
+            limit_name = server._limit_name
+            started = time.perf_counter()
+            body = write(limit_name)
+            if server.observer is None:
+                outcome = await server._attempt(path, body, read, model, limit)
+            else:
+                attempt = partial(server._attempt, path, body, model=model, limit=limit)
+                outcome = await _observed(server.observer, body, read, attempt)
+            if not isinstance(outcome, Fault):
+                server.known = True
+                latency = time.perf_counter() - started
+                server._gate.on_success(self._ticket, latency)
+                return Exchange(outcome, latency, attempts + 1)
+            server.known = server.known or outcome.seen
+            overloads = overloads + 1 if outcome.overloaded else 0
+            if overloads:
+                server._gate.on_overload(self._ticket, overloads)
+            attempts += outcome.seen
+            if outcome.renamed and limit_name != RENAMED:
+                server._limit_name = RENAMED
+                continue
+            tries = tries or Attempts(server._retries, server._rng)
+            pause = server._pause(tries, outcome)
+            if pause is None:
+                break
+            await asyncio.sleep(pause)
+        # Raised outside the handler: exceptions of aiohttp may contain the request with its headers.
+        error = outcome.error
+        if isinstance(error, UnknownModelError):
+            error = UnknownModelError(f"{error}{await server._offer(model)}")
+        error.attempts = attempts
+        raise error
 
 
 async def _observed(
@@ -696,15 +708,6 @@ def connect(options: ConnectOptions) -> HttpModel:
     return HttpModel(options.address, options.api_key, connections=options.connections, timeouts=timeouts)
 
 
-async def identity(value: T) -> T:
-    """Return the value: the callback for a reply that needs no processing."""
-    return value
-
-
-def _unread(reply: Any) -> Any:
-    return reply
-
-
 def _decoded(payload: bytes) -> Any:
     try:
         return decode(payload)
@@ -712,8 +715,24 @@ def _decoded(payload: bytes) -> Any:
         return None
 
 
+class UpstreamConnection(Connection, Protocol):
+    """A place among the calls that may run at a model server, or at one of several, at once."""
+
+    async def send(
+        self,
+        path: str,
+        write: Callable[[str], bytes],
+        read: Callable[[Any], T],
+        *,
+        model: str,
+        limit: int = REPLY_BYTES,
+    ) -> Exchange[T]:
+        """Send what `write` returns to a path and parse the reply, with retries."""
+        ...
+
+
 class Upstream(HasConnections, Protocol):
-    """A model server, or a fleet, whose requests and replies can be forwarded."""
+    """A model server, or several servers of one model, whose requests and replies can be forwarded."""
 
     @property
     def address(self) -> str:
@@ -724,10 +743,8 @@ class Upstream(HasConnections, Protocol):
         """Announce calls that are about to start together."""
         ...
 
-    async def exchange(
-        self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
-    ) -> Exchange[T]:
-        """Send what `write` returns and parse the reply with `read`, with retries."""
+    def held_connection(self) -> AbstractAsyncContextManager[UpstreamConnection]:
+        """A connection for one call, which no other call takes before the block of `async with` ends."""
         ...
 
     def post(

@@ -11,6 +11,7 @@ Rules that must not be broken:
 """
 
 import asyncio
+from contextlib import nullcontext
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -87,14 +88,12 @@ class JournaledModel:
         return await asyncio.shield(flight)
 
     async def _call(self, key: str, digest: str, request: Request) -> Completion:
-        async def store(paid: Completion) -> tuple[Completion, Reply, Reply]:
+        async with (
+            nullcontext(self.inner) if self._holding is None else self._holding.held_connection() as inner
+        ):
+            paid = await inner.complete(request)
             reply = to_reply(key, digest, request, paid)
-            return paid, reply, await self.journal.append(reply)
-
-        if self._holding is None:
-            paid, reply, stored = await store(await self.inner.complete(request))
-        else:
-            paid, reply, stored = await self._holding.complete_and(request, store)
+            stored = await self.journal.append(reply)
         if reply.logprobs is None and _content(stored) == _content(reply):
             return replace(paid, key=key)
         # Another process stored its reply first: return that text, with the usage that was paid here.

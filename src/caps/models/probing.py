@@ -87,7 +87,7 @@ async def missing_logprobs(
         except ModelError as error:
             if member is model or not _is_temporary(error):
                 raise
-            continue  # another server of the fleet answers
+            continue  # another server answers
         paid(completion.usage)
         if completion.text and not completion.logprobs:
             return f"{_named(member, name)} gives no log-probabilities (it leaves them out)"
@@ -102,11 +102,11 @@ def _named(model: Model, name: str) -> str:
 
 def members_of(model: Model) -> Sequence[Model]:
     """The servers behind a model, without the journal: a stored reply says nothing about a server now."""
-    from caps.models.fleet import FleetModel  # noqa: PLC0415  (slow to load; the caller has a model already)
+    from caps.models.servers import ServersModel  # noqa: PLC0415  (slow to load; the caller has a model already)
 
     while isinstance(model, JournaledModel):
         model = model.inner
-    return model.members if isinstance(model, FleetModel) else (model,)
+    return model.members if isinstance(model, ServersModel) else (model,)
 
 
 async def _held_reply(

@@ -12,11 +12,12 @@ Rules that must not be broken:
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
@@ -24,10 +25,8 @@ from caps.core.errors import GarbledError, ModelError, RefusedError, SettingErro
 from caps.core.text import estimate_tokens
 from caps.core.types import Message, Usage
 from caps.models.base import Completion, Notify, Request, ignore
-from caps.models.http import Exchange, identity
+from caps.models.http import Exchange, UpstreamConnection
 from caps.models.wire import MAX_COUNT, encode_with_extra
-
-T = TypeVar("T")
 
 BATCH = 32  # answers of one call
 BATCH_CHARACTERS = 400_000  # of the answers of one call
@@ -218,7 +217,7 @@ def _finite(value: object) -> float:
 
 
 class Server(Protocol):
-    """An HTTP server or a fleet of them."""
+    """An HTTP server, or several."""
 
     @property
     def address(self) -> str:
@@ -230,10 +229,8 @@ class Server(Protocol):
         """How many calls may run concurrently."""
         ...
 
-    async def exchange_json(
-        self, path: str, body: bytes, then: Callable[[Exchange[Any]], Awaitable[T]], *, model: str, limit: int
-    ) -> T:
-        """Send a body to a path, with retries, and await `then(reply)`."""
+    def held_connection(self) -> AbstractAsyncContextManager[UpstreamConnection]:
+        """A connection for one call, which no other call takes before the block of `async with` ends."""
         ...
 
     async def close(self) -> None:
@@ -241,20 +238,29 @@ class Server(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A request that waits for its score; `stored` is done when its caller has processed the score."""
+class _Share:
+    """One answer in a call about several; `stored` is done when its caller has processed the score."""
 
     request: Request
-    scored: "asyncio.Future[Completion]"
-    stored: "asyncio.Future[None]"
+
+    def __init__(self, enqueue: "Callable[[_Share], None]") -> None:
+        loop = asyncio.get_running_loop()
+        self.scored: asyncio.Future[Completion] = loop.create_future()
+        self.stored: asyncio.Future[None] = loop.create_future()
+        self._enqueue = enqueue
+
+    async def complete(self, request: Request) -> Completion:
+        """Score an answer."""
+        self.request = request
+        self._enqueue(self)
+        return await self.scored
 
 
 @dataclass(slots=True)
 class _Batch:
     """Requests of one problem that will be sent together."""
 
-    requests: list[_Waiting] = field(default_factory=list)
+    requests: list[_Share] = field(default_factory=list)
     characters: int = 0
 
 
@@ -283,26 +289,31 @@ class RewardModel:
 
     async def complete(self, request: Request) -> Completion:
         """Score the answer that is the last message of a request."""
-        return await self.complete_and(request, identity)
+        async with self.held_connection() as connection:
+            return await connection.complete(request)
 
-    async def complete_and(self, request: Request, then: Callable[[Completion], Awaitable[T]]) -> T:
-        """Score an answer, and await `then(score)` before another call takes the connection."""
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(request, loop.create_future(), loop.create_future())
+    @asynccontextmanager
+    async def held_connection(self) -> AsyncIterator[_Share]:
+        """A share of a connection, which no other call takes before the blocks of all its shares end."""
+        share = _Share(self._enqueue)
+        try:
+            yield share
+        finally:
+            if not share.stored.done():
+                share.stored.set_result(None)
+
+    def _enqueue(self, share: _Share) -> None:
+        """Add an answer to the call about its problem."""
+        request = share.request
         key = (request.model, request.messages[:-1], msgspec.json.encode(request.extra, order="sorted"))
         batch = self._batches.setdefault(key, _Batch())
-        batch.requests.append(waiting)
+        batch.requests.append(share)
         batch.characters += len(request.messages[-1].content)
         full = len(batch.requests) >= BATCH or batch.characters >= BATCH_CHARACTERS
         if full or not self.takes_lists:
             self._send(key, batch)
         elif len(batch.requests) == 1:
-            loop.call_later(WINDOW, self._send, key, batch)
-        try:
-            return await then(await waiting.scored)
-        finally:
-            if not waiting.stored.done():
-                waiting.stored.set_result(None)
+            asyncio.get_running_loop().call_later(WINDOW, self._send, key, batch)
 
     async def close(self) -> None:
         """End the calls under way and close the connections."""
@@ -320,7 +331,7 @@ class RewardModel:
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
-    async def _score(self, batch: Sequence[_Waiting]) -> None:
+    async def _score(self, batch: Sequence[_Share]) -> None:
         """Score the answers of a batch whose callers still wait; each gets a score or an error."""
         batch = [one for one in batch if not one.scored.done()]
         if not batch:
@@ -339,25 +350,25 @@ class RewardModel:
                 one.scored.cancel()
             raise
 
-    async def _call(self, batch: Sequence[_Waiting]) -> None:
+    async def _call(self, batch: Sequence[_Share]) -> None:
         first = batch[0].request
-
-        async def deliver(done: Exchange[Any]) -> None:
-            for one, outcome in zip(batch, self._outcomes(batch, done), strict=True):
-                if one.scored.done():
-                    continue
-                if isinstance(outcome, Completion):
-                    one.scored.set_result(outcome)
-                else:
-                    one.scored.set_exception(outcome)
-            await asyncio.gather(*(one.stored for one in batch))
-
         rows = [one.request.messages for one in batch]
         fields = {"model": first.model, **self._api.write(self.form, rows)}
         body = encode_with_extra(fields, first.extra, RESERVED)
-        await self.server.exchange_json(self._api.path, body, deliver, model=first.model, limit=REPLY_BYTES)
+        async with self.server.held_connection() as connection:
+            done = await connection.send(
+                self._api.path, lambda _: body, lambda reply: reply, model=first.model, limit=REPLY_BYTES
+            )
+            for share, outcome in zip(batch, self._outcomes(batch, done), strict=True):
+                if share.scored.done():
+                    continue
+                if isinstance(outcome, Completion):
+                    share.scored.set_result(outcome)
+                else:
+                    share.scored.set_exception(outcome)
+            await asyncio.gather(*(share.stored for share in batch))
 
-    def _outcomes(self, batch: Sequence[_Waiting], done: Exchange[Any]) -> list[Completion | ModelError]:
+    def _outcomes(self, batch: Sequence[_Share], done: Exchange[Any]) -> list[Completion | ModelError]:
         """The score of each answer, or the error that says what is wrong with it."""
         where = f"{self.server.address} (/{self._api.path.removeprefix('/')})"
         try:
@@ -384,7 +395,7 @@ class RewardModel:
         return error
 
 
-def _fail(batch: Iterable[_Waiting], error: Exception) -> None:
+def _fail(batch: Iterable[_Share], error: Exception) -> None:
     for one in batch:
         if not one.scored.done():
             one.scored.set_exception(error)

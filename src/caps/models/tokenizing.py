@@ -14,9 +14,9 @@ import aiohttp
 from msgspec.structs import replace
 
 from caps.core.errors import MissingExtraError, SettingError
+from caps.core.secrets import split_addresses
 from caps.files import read_text
 from caps.models.base import Completion, Model, Recalls, Request
-from caps.models.fleet import parse_fleet
 from caps.models.wire import decode, read_body
 
 SECONDS = 5.0  # for all texts together; a server that takes longer is not worth waiting for
@@ -95,9 +95,9 @@ async def tokens_per_character(
 ) -> float | None:
     """Mean tokens per character of these texts, or None if the server cannot count them.
 
-    A fleet is represented by its first server. This never raises: a plan falls back to its estimate.
+    Several servers are represented by the first. This never raises: a plan falls back to its estimate.
     """
-    url = parse_fleet(address)[0].url if "://" in address else ""
+    url = split_addresses(address)[0] if "://" in address else ""
     if not url.startswith("http"):
         return None
     root = url.partition("?")[0].rstrip("/").removesuffix("/v1")

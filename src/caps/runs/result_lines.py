@@ -30,7 +30,7 @@ from caps.costs.prices import Price
 from caps.engines.base import AskRuling, Outcome
 from caps.judging.base import Opinion, PreparedCase, Ruling
 from caps.judging.several import JudgeTotals, add_rulings
-from caps.models.fleet_servers import ServerRecord
+from caps.models.servers import ServerRecord
 from caps.strategies.dedup import clusters
 
 Line = dict[str, Any]
@@ -381,11 +381,11 @@ def _sums_line(sums: Sums) -> Line:
 
 def server_lines(records: Sequence[ServerRecord]) -> list[dict[str, Any]]:
     """Return the server records as plain data."""
-    return [asdict(record) | {"seconds_out": round(record.seconds_out, 3)} for record in records]
+    return [asdict(record) for record in records]
 
 
 def servers_text(records: Sequence[ServerRecord]) -> list[str]:
-    """Describe all servers in one line; empty without a fleet."""
+    """Describe several servers in one line; empty with one."""
     return ["servers: " + "; ".join(map(_server_text, records))] if records else []
 
 
@@ -393,8 +393,4 @@ def _server_text(record: ServerRecord) -> str:
     text = f"{record.address} {plural(record.calls, 'call')}"
     if record.failed:
         text += f", {number(record.failed, 0)} failed"
-    if record.outs:
-        times = "once" if record.outs == 1 else f"{record.outs} times"
-        still = ", and still is" if record.out else ""
-        text += f", out {times} for {record.seconds_out:.0f} s{still}"
-    return text
+    return f"{text}, out" if record.out else text

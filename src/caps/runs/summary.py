@@ -12,7 +12,7 @@ from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.judging.base import UNREAD
 from caps.judging.several import JudgeTotals, add_rulings
-from caps.models.fleet_servers import ServerRecord
+from caps.models.servers import ServerRecord
 from caps.runs.result_lines import (
     FindingsSummary,
     Line,

@@ -9,7 +9,7 @@ from msgspec import Meta
 from caps.config import Keys, RunConfig
 from caps.costs.prices import Price, listed_price
 from caps.models.endpoints import Connector, Endpoint
-from caps.models.fleet import join_addresses
+from caps.models.servers import join_addresses
 from caps.sampling.methods import make_preset, resolve_preset
 from caps.sampling.presets import Preset
 from caps.tables import Place, Table, read_table

@@ -23,8 +23,8 @@ from caps.core.errors import MissingExtraError, SettingError
 from caps.core.secrets import shown_address
 from caps.models.embedded import EmbeddedModel
 from caps.models.endpoints import Endpoint
-from caps.models.fleet import FleetModel
 from caps.models.http import HttpModel, Upstream
+from caps.models.servers import ServersModel
 from caps.runner import Runner
 from caps.server.admission import Admission, Limits
 from caps.server.auth import HEALTH_PATH, LIVE_PATH, READY_PATH, AuthMiddleware
@@ -278,14 +278,14 @@ async def _connect(stack: AsyncExitStack, where: Endpoint, runner: Runner) -> Up
     stack.push_async_callback(model.close)
     if isinstance(model, EmbeddedModel):
         return await model.started()
-    if isinstance(model, HttpModel | FleetModel):
+    if isinstance(model, HttpModel | ServersModel):
         return model
     raise SettingError(f"{shown_address(where.base_url)}: caps serve needs an HTTP address or a GGUF file")
 
 
 def _observed(upstream: Upstream, meter: Meter) -> Upstream:
     """The same model, whose calls the meter counts."""
-    for one in upstream.members if isinstance(upstream, FleetModel) else (upstream,):
+    for one in upstream.members if isinstance(upstream, ServersModel) else (upstream,):
         if isinstance(one, HttpModel):
             one.observer = meter
     return upstream

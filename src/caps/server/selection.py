@@ -36,7 +36,7 @@ from caps.judging.base import NOTHING
 from caps.judging.payment import LOST_REPLIES
 from caps.models.base import Completion, Model, Request
 from caps.models.endpoints import Endpoint
-from caps.models.http import Upstream
+from caps.models.http import CHAT, Upstream
 from caps.models.wire import read_completion, sanitize
 from caps.runner import Runner
 from caps.sampling.base import Sample
@@ -193,9 +193,13 @@ async def _exchange(model: Upstream, request: ChatRequest, number: int, name: st
 
     try:
         with spending_for(GENERATION):
-            done = await model.exchange(
-                lambda limit: request.upstream_body(number, name, limit_name=limit), read, model=name
-            )
+            async with model.held_connection() as connection:
+                done = await connection.send(
+                    CHAT,
+                    lambda limit: request.upstream_body(number, name, limit_name=limit),
+                    read,
+                    model=name,
+                )
     except FATAL_ERRORS:
         raise
     except ModelError as error:

@@ -18,8 +18,8 @@ from caps.core.types import DEFAULT_ID, Case
 from caps.engines.adaptive import Step
 from caps.evidence.domains import registered_fields
 from caps.models.endpoints import Endpoint
-from caps.models.fleet import FleetModel
 from caps.models.http import Upstream
+from caps.models.servers import ServersModel
 from caps.runner import Runner
 from caps.runs.adaptive_lines import adaptive_line
 from caps.runs.result_lines import selection_line, server_lines
@@ -250,7 +250,7 @@ class SelectionService:
             "connections": self.upstream.connections,
             **(
                 {"servers": server_lines(self.upstream.records())}
-                if isinstance(self.upstream, FleetModel)
+                if isinstance(self.upstream, ServersModel)
                 else {}
             ),
         }

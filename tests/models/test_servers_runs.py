@@ -1,4 +1,4 @@
-"""Whole runs on fleets of real servers."""
+"""Whole runs on several servers."""
 
 import asyncio
 import json
@@ -14,11 +14,9 @@ from caps.engines.base import in_order
 from caps.journal.keys import request_key
 from caps.runner import Runner
 from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, cases, upstream, write_cases
-from models.fleets import ask, said, slowly
+from models.several import NOBODY, ask, said, slowly
 from server.serving import inside
 from shell import caps
-
-NOBODY = "http://127.0.0.1:9/v1"
 
 
 def run(*urls, count=8, told=None, **settings):
@@ -67,7 +65,7 @@ def test_a_server_that_dies_in_the_middle_loses_nothing():
     assert first.url in told[0]
 
 
-def test_a_fleet_and_a_single_server_share_a_journal(tmp_path):
+def test_one_server_and_several_share_a_journal(tmp_path):
     journal = tmp_path / "j.sqlite"
     with ScriptedEndpoint(better_quality_wins) as one, ScriptedEndpoint(better_quality_wins) as other:
         orders, _, _ = run(one.url, other.url, journal=journal)
@@ -132,14 +130,14 @@ def test_nobody_at_all_ends_it_at_the_start():
 def test_from_python_several_addresses_are_a_list():
     with ScriptedEndpoint(better_quality_wins) as one, ScriptedEndpoint(better_quality_wins) as other:
         for case in cases(4):
-            assert select_sync(case, model="m", base_url=[one.url, f"{other.url}=2"], connections=1).text
+            assert select_sync(case, model="m", base_url=[one.url, other.url], connections=1).text
         assert one.requests
         assert other.requests
 
 
 def test_nobody_at_all_is_a_line_and_exit_code_2(tmp_path):
     cases_ = write_cases(tmp_path / "cases.jsonl", 1, n=4)
-    done = caps("select", cases_, "--model", "m", "--base-url", NOBODY, "--base-url", "http://127.0.0.1:10=2")
+    done = caps("select", cases_, "--model", "m", "--base-url", NOBODY, "--base-url", "http://127.0.0.1:10")
     assert done.returncode == 2
     assert (
         "caps: none of the 2 servers is available: no server answers at http://127.0.0.1:9/v1" in done.stderr
@@ -159,16 +157,16 @@ def nothing_of_the_callers(monkeypatch):
 def test_select_tells_what_every_server_did_and_hides_passwords(tmp_path):
     with ScriptedEndpoint(better_quality_wins) as one, ScriptedEndpoint(better_quality_wins) as other:
         cases_, out = write_cases(tmp_path / "cases.jsonl", 6, n=4), tmp_path / "run"
-        hidden = other.url.replace("http://", "http://user:secret@") + "=3"
+        hidden = other.url.replace("http://", "http://user:secret@")
         where = ("--model", "m", "--base-url", one.url, "--base-url", hidden)
         done = invoked("select", cases_, *where, "--no-journal", "--out", out)
         calls = one.requests + other.requests
     assert done.exit_code == 0, done.stderr
     made = json.loads((out / "run.json").read_text())
-    assert made["config"]["base_url"] == [f"{one.url},{other.url}=3"]
+    assert made["config"]["base_url"] == [f"{one.url},{other.url}"]
     servers = made["summary"]["servers"]
-    assert [(row["address"], row["weight"], row["outs"]) for row in servers] == [
-        (one.url, 1.0, 0), (other.url, 3.0, 0),
+    assert [(row["address"], row["failed"], row["out"]) for row in servers] == [
+        (one.url, 0, False), (other.url, 0, False),
     ]  # fmt: skip
     assert sum(row["calls"] for row in servers) == calls
     assert f"servers: {one.url} {servers[0]['calls']} calls; {other.url}" in done.stderr
@@ -192,7 +190,7 @@ def test_several_addresses_also_come_from_the_environment_and_a_file(form, tmp_p
         assert other.requests > 1
 
 
-def test_serve_stands_before_a_fleet_and_outlives_a_server():
+def test_serve_stands_before_several_servers_and_outlives_one():
     async def work(call):
         answers = [await call(body=asked("vary")) for _ in range(2)]
         first.__exit__()

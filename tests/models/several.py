@@ -1,38 +1,34 @@
-"""Fleets of stub servers, and who of them saw what."""
+"""Several stub servers of one model, and who of them saw what."""
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from caps.core.types import Message
 from caps.models.base import Request
 from caps.models.faults import Retries
-from caps.models.fleet import FleetModel, parse_fleet
-from caps.models.fleet_servers import HealthPolicy
+from caps.models.servers import ServersModel
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins
 
 QUICK = Retries(first=0.01, longest=0.05)
-CARE = HealthPolicy(first=0.02, longest=0.1, rest=0.02)
+FINE = Reply("fine")
+NOBODY = "http://127.0.0.1:9/v1"  # the port of `discard`, where no server listens
 
 
 def ask(group="", text="Which is right?", **fields) -> Request:
     return Request((Message("user", text),), "stub", group=group, **fields)
 
 
-def fleet(*servers: ScriptedEndpoint | str, **settings) -> FleetModel:
-    words = ",".join(one if isinstance(one, str) else one.url for one in servers)
-    return FleetModel(parse_fleet(words), **{"retries": QUICK, "health": CARE, **settings})
-
-
-def with_fleet(work: Callable, *servers: ScriptedEndpoint | str, **settings):
-    """Do some work with a fleet, and close it."""
+def with_servers(work: Callable, *servers: ScriptedEndpoint | str, **settings):
+    """Do some work with a model of these servers, and close it."""
 
     async def run():
-        async with AsyncExitStack() as stack:
-            model = fleet(*servers, **settings)
-            stack.push_async_callback(model.close)
+        addresses = [one if isinstance(one, str) else one.url for one in servers]
+        model = ServersModel(addresses, **{"retries": QUICK, **settings})
+        try:
             return await work(model)
+        finally:
+            await model.close()
 
     return asyncio.run(run())
 
@@ -47,7 +43,7 @@ def complete(*servers: ScriptedEndpoint | str, requests=(), **settings):
             raise failed
         return done
 
-    return with_fleet(all_, *servers, **settings)
+    return with_servers(all_, *servers, **settings)
 
 
 def slowly(seconds: float) -> Callable:
@@ -57,6 +53,3 @@ def slowly(seconds: float) -> Callable:
 
 def said(server: ScriptedEndpoint) -> list[str]:
     return [body["messages"][0]["content"] for body in server.bodies]
-
-
-FINE = Reply("fine")
