@@ -23,8 +23,8 @@ from caps.judging.reward import RewardJudge
 from caps.judging.several import SeveralJudges, WeightedJudge, priced
 from caps.models.base import HasConnections, Model
 from caps.models.endpoints import Connector, Endpoint, Endpoints
-from caps.models.servers import join_addresses
 from caps.models.probing import VisionTests
+from caps.models.servers import join_addresses
 from caps.sampling.generators import with_first_generator
 
 #: Why asks had no answer, by the name of one of several judges; those of the run itself are under "".
