@@ -51,6 +51,7 @@ from caps.costs.prices import PanelPrice, Price, listed_price
 from caps.engine_factory import (
     EngineFactory,
     batch_settings,
+    batch_started,
     case_budget,
     check_batch,
     cluster,
@@ -96,14 +97,13 @@ from caps.tracing import Tracing
 from caps.tunable_parts import TunableParts
 
 if TYPE_CHECKING:
-    from caps.engines.batch import MakeBatchState
     from caps.engines.batch_files import BatchSettings
     from caps.engines.remote import MakeContext, WorkerContext
     from caps.models.pending import PendingRequests
     from caps.models.tokenizing import Tokenizer
 
 #: The settings that name a file or a folder, which the run file states as absolute paths.
-PATHS = ("journal", "tokenizer", "prompts", "repositories", "recorded")
+PATHS = ("journal", "batch_dir", "tokenizer", "prompts", "repositories", "recorded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +170,13 @@ class Runner:
             name: as_judge(one, timeout=config.timeout) for name, one in (judge_objects or {}).items()
         }
         self._callbacks = Callbacks(warn, fetching)
+        offline = offline or config.batch_dir is not None
         self._connector = Connector(model, offline=offline, any_model=any_model, callbacks=self._callbacks)
         self._vision = VisionTests(self._callbacks)
         self._parts = TunableParts(self.config, strategy, method, preset, generating=generating)
         self._generating, self._grace = generating, grace
-        self.started = time.time() if started is None else started
+        began = batch_started(config) if started is None else started
+        self.started = time.time() if began is None else began
         self._served_context: int | None = None
 
     @property
@@ -433,6 +435,9 @@ class Runner:
     def check_batch(self) -> None:
         """Refuse settings that batches do not support, before anything is sent."""
         check_batch(self.config)
+        unnamed = self.asks_model and not all(where.model for where in self.judging_endpoints)
+        if self.config.batch_dir is not None and unnamed:
+            raise SettingError("no model: give --model NAME, or set CAPS_MODEL")
 
     @property
     def method(self) -> Method:
@@ -662,7 +667,7 @@ class Runner:
         for source in self.judge_sources:  # before anything is asked
             source.check(self.strategy, self.strategy_name)
         _ = self.tokenizer  # an unreadable one fails before anything is asked
-        if config.engine == "batch":
+        if config.engine == "batch" or config.batch_dir is not None:
             self.check_batch()
         if config.processes > 1 and config.engine != "local":
             raise SettingError(f"--processes {config.processes}: is for --engine local, not {config.engine}")
@@ -673,7 +678,10 @@ class Runner:
             models, texts = await self._connect(stack), TextWorkers()
             stack.push_async_callback(texts.close)
             await self.learn_context(models)
-            confidence = await self._judges.probe(models, paid)
+            if config.batch_dir is None:
+                confidence = await self._judges.probe(models, paid)
+            else:
+                confidence = self.judge_settings.confidence
             engine: Engine
             shared = config.engine == "ray" or config.processes > 1
             findings = self.findings(None if shared else journal, texts, models)
@@ -682,8 +690,8 @@ class Runner:
             if shared:
                 engine = self._engines.shared(partial(self._make_worker, confidence), findings, texts)
             elif config.engine == "batch" and journal is not None:
-                make_state = partial(self.batches, confidence=confidence)
-                engine = self._engines.batch(models, journal, make_state, findings)
+                make_judge = partial(self._pending_judge, confidence)
+                engine = self._engines.batch(models, journal, make_judge, findings, self.started)
             else:
                 engine = self.local_engine(
                     models, journal=journal, texts=texts, findings=findings, confidence=confidence,
@@ -761,12 +769,11 @@ class Runner:
 
             yield WorkerContext(engine, findings)
 
-    def batches(self, waiting: "PendingRequests", confidence: str | None = None) -> "MakeBatchState":
-        """How cases move through batches together, with a judge whose models wait for replies."""
+    def _pending_judge(self, confidence: str, requests: "PendingRequests") -> Judge:
+        """The judge of batches, whose models answer from the journal and collect what it lacks."""
         from caps.models.pending import PendingModel  # noqa: PLC0415
 
-        judge = self.judge(lambda where: PendingModel(waiting, where), confidence=confidence, recorded=True)
-        return self._engines.batch_states(judge, waiting)
+        return self.judge(lambda where: PendingModel(requests, where), confidence=confidence, recorded=True)
 
     def _make_worker(self, confidence: str, config: RunConfig) -> "MakeContext":
         """How a worker of the ray engine or in another process makes its context."""
@@ -788,7 +795,7 @@ class Runner:
 
     async def _connect(self, stack: AsyncExitStack) -> dict[Endpoint, HasConnections]:
         """Connect to the model at each judging endpoint; empty if no model judges."""
-        if not self.asks_model:
+        if not self.asks_model or self.config.batch_dir is not None:
             return {}
         models = self._judges.connect()
         for model in models.values():
