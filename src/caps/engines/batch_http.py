@@ -6,7 +6,7 @@ created but not recorded is found by its file.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -118,23 +118,27 @@ class HttpCarrier:
             self.notices.on_progress(
                 f"step {self._steps}: {plural(awaited, 'request')} open; batches: {batches}"
             )
-            readers = await together(
+            progress = await together(
                 [self._rejoin(by_address[sent.address], sent, folder) for sent in joined.values()]
                 + [self._send(self._apis[file.endpoint], file) for file in written]
             )
-        _check_results(readers, awaited)
+        if not any(progress):
+            raise BusyError(
+                f"none of the {awaited:,} requests of this step was answered (they expired, or have no "
+                "result): run the same command again later, or use --engine local"
+            )
         return True
 
-    async def _send(self, api: BatchApi, file: RequestFile) -> ResultReader | None:
-        """Create a batch from a file, wait for it and absorb its results."""
+    async def _send(self, api: BatchApi, file: RequestFile) -> bool:
+        """Create a batch from a file and complete it."""
         async with self._slots:
             sent = SentBatch(api.address, await api.upload(file.path), file.keys)
             await self._journal.record(REQUESTS, sent.name, file.keys)
             await self._journal.record(FILE, sent.name, [sent.address, sent.file])
             return await self._complete(api, sent, await api.create(sent.file), file.path.parent)
 
-    async def _rejoin(self, api: BatchApi, sent: SentBatch, folder: Path) -> ResultReader | None:
-        """Continue with a file that was uploaded before; None if its batch no longer exists."""
+    async def _rejoin(self, api: BatchApi, sent: SentBatch, folder: Path) -> bool:
+        """Complete the batch of a file that an earlier run or another process uploaded."""
         async with self._slots:
             if sent.batch is None:
                 batch = await api.find(sent.file) or await api.create(sent.file)
@@ -145,38 +149,36 @@ class HttpCarrier:
                     f"{api.address} no longer knows batch {sent.batch}: its requests are sent again"
                 )
                 await self._journal.record(DONE, sent.name, "lost")
-                return None
+                return True
             return await self._complete(api, sent, batch, folder)
 
-    async def _complete(
-        self, api: BatchApi, sent: SentBatch, batch: Batch, folder: Path
-    ) -> ResultReader | None:
-        """Wait for the end of a batch and absorb its results."""
+    async def _complete(self, api: BatchApi, sent: SentBatch, batch: Batch, folder: Path) -> bool:
+        """Wait for the end of a batch and absorb its results; false if the next batch would be the same."""
         await self._journal.record(CREATED, sent.name, batch.id)
-        ended, reader = (
-            await self._wait(api, batch, len(sent.keys)),
-            ResultReader(self._requests, self.notices),
-        )
+        ended = await self._wait(api, batch, len(sent.keys))
+        reader = ResultReader(self._requests, self.notices)
         results = folder / f"{ended.id.replace('/', '_')}.results"
         for file in (ended.output, ended.errors):
             if file is not None:
                 await api.download(file, results, requests=len(sent.keys))
                 await reader.read(results, file, batch=sent.name, expected=sent.keys)
         self._requests.paid |= reader.stored
+        self._ended.add(sent.name)
         # Replies to requests of other cases, which this run does not ask, are left for a run that does.
         others = set(sent.keys) - self._requests.awaited.keys()
-        self._ended.add(sent.name)
-        if len(self._journal.stamps(others)) == len(others):
+        if ended.status == "failed" or len(self._journal.stamps(others)) == len(others):
             await self._journal.record(DONE, sent.name, ended.status)
-        if reader.renamed:
-            api.limit_name = RENAMED
         if ended.status == "failed":
             raise RefusedError(
                 f"{api.address} refused batch {ended.id} ({ended.error or 'it does not say why'}): change "
                 "what it names, or send less at once (--batch lines=…, --batch at_once=1), and run the same "
                 "command again"
             )
-        return reader
+        if reader.refused is not None:
+            raise reader.refused
+        if reader.renamed:
+            api.limit_name = RENAMED
+        return bool(reader.stored) or reader.failed.total() > reader.failed[NEVER_RUN]
 
     async def _wait(self, api: BatchApi, batch: Batch, requests: int) -> Batch:
         """Poll a batch with growing pauses until it has ended."""
@@ -191,7 +193,11 @@ class HttpCarrier:
                     return batch
                 await asyncio.sleep(pause)
                 pause = min(self._settings.poll, pause * BACKOFF)
-                current = await self._poll(api, batch)
+                try:
+                    current = await api.retrieve(batch.id)
+                except TRANSIENT as error:  # the batch is paid for: wait for it
+                    self.notices.on_progress(f"batch {batch.id}: {error}; checking again later")
+                    continue
                 misses = misses + 1 if current is None else 0
                 batch = current or batch
         except asyncio.CancelledError:
@@ -202,32 +208,4 @@ class HttpCarrier:
         raise RefusedError(
             f"{api.address} created batch {batch.id} and no longer knows it: the same command sends its "
             "requests again, and may pay for them again"
-        )
-
-    async def _poll(self, api: BatchApi, batch: Batch) -> Batch | None:
-        """The current state of a batch; it is paid for, so a temporary error of the endpoint is ignored."""
-        try:
-            return await api.retrieve(batch.id)
-        except TRANSIENT as error:
-            self.notices.on_progress(f"batch {batch.id}: {error}; checking again later")
-            return batch
-
-
-def _check_results(readers: Sequence[ResultReader | None], requests: int) -> None:
-    """Raise if a step was refused, or if nothing would be different in the next one."""
-    never_run, progressed = 0, False
-    for reader in readers:
-        if reader is None:  # the batch no longer exists
-            progressed = True
-        elif reader.refused is not None:
-            raise reader.refused
-        else:
-            never_run += reader.failed[NEVER_RUN]
-            tried = reader.failed.total() > reader.failed[NEVER_RUN]
-            progressed = progressed or tried or bool(reader.stored or reader.renamed)
-    if not progressed:
-        why = f"{never_run:,} were never run" if never_run else "no results came"
-        raise BusyError(
-            f"none of the {requests:,} requests of this step was answered ({why}): run the same command "
-            "again later, or use --engine local"
         )
