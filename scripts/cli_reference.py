@@ -9,7 +9,6 @@ from caps.cli.main import COMMANDS, make_app, make_overview
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 GROUPS = {
-    "batch": ("prepare", "absorb", "status"),
     "journal": ("stats", "prune", "redact"),
     "list": (
         "strategies", "models", "views", "signatures", "profiles", "presets", "methods", "datasets",

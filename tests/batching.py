@@ -11,12 +11,12 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, write_cases
+from caps.core.errors import BatchWaitingError
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
 from running import run_here
 
 EXPIRED, GARBAGE, DROPPED = "expired", "garbage", "dropped"
@@ -159,23 +159,31 @@ class BatchServer(ScriptedEndpoint):
         )
 
 
-def batch(*words):
-    return run_here("batch", *words)
+def select_in_batches(cases, folder, *words):
+    """`caps select` through files in a folder, with a journal beside it."""
+    where = ("--model", "stub", "--batch-dir", folder, "--journal", folder.parent / "journal.sqlite")
+    return run_here("select", cases, "--engine", "batch", *where, *words)
 
 
-def begin(tmp_path, *words, count=4, n=8):
-    cases = write_cases(tmp_path / "cases.jsonl", count, n=n)
-    where = ("--model", "stub", "--journal", tmp_path / "journal.sqlite", "--out", tmp_path / "batch")
-    return batch("prepare", cases, *where, "--strategy", "caps", "--hard-evidence", "off", *words)
+def answer_files(folder, fate=by_quality):
+    """Do a provider's work on every request file without results: an output file and an error file."""
+    for path in sorted((folder / "requests").glob("*.jsonl")):
+        results = folder / "results" / path.name
+        if not results.exists():
+            output, errors = result_lines(path.read_text(), fate, 1000 * int(path.stem))
+            results.write_text("".join(f"{line}\n" for line in output))
+            results.with_suffix(".errors.jsonl").write_text("".join(f"{line}\n" for line in errors))
 
 
-def written(done):
-    return [Path(line) for line in done.stdout.splitlines()]
+def to_the_end(step, folder, fate=by_quality):
+    """Run a command through batch files until it waits no more."""
+    while True:
+        try:
+            return step()
+        except BatchWaitingError:
+            answer_files(folder, fate)
 
 
-def provide(path, fate=by_quality, start=0):
-    """Do a provider's work: output and error file beside the file of requests."""
-    output, errors = result_lines(path.read_text(), fate, start)
-    path.with_suffix(".out.jsonl").write_text("".join(f"{line}\n" for line in output))
-    path.with_suffix(".err.jsonl").write_text("".join(f"{line}\n" for line in errors))
-    return path.with_suffix(".out.jsonl"), path.with_suffix(".err.jsonl")
+def request_rows(folder, name):
+    """The requests in a request file."""
+    return [json.loads(line) for line in (folder / "requests" / name).read_text().splitlines()]

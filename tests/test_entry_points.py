@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import caps as api
-from batching import batch, provide, written
+from batching import select_in_batches, to_the_end
 from caps.datasets.case_files import parse_case
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, is_judge, write_cases
 from running import CONNECTED, run_cases
@@ -165,14 +165,13 @@ def through_chat(contest: Contest) -> dict:
 
 def through_batch(contest: Contest) -> dict:
     folder = contest.folder / "batch"
-    where = ("--model", "stub", "--journal", contest.folder / "journal.sqlite", "--out", folder)
-    done = batch("prepare", contest.cases(), *where, *contest.options)
-    while done.exit_code == 0 and not (folder / "selections.jsonl").exists():
-        for path in written(done):
-            provide(path, contest.reply)
-        batch("absorb", folder)
-        done = batch("prepare", folder)
-    return of_line(json.loads((folder / "selections.jsonl").read_text()))
+    cases = contest.cases()
+    done = to_the_end(
+        lambda: select_in_batches(cases, folder, *contest.options),
+        folder,
+        lambda body, _: contest.reply(body),
+    )
+    return of_line(json.loads(done.stdout))
 
 
 DOORS = {

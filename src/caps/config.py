@@ -401,6 +401,14 @@ class RunConfig:
         {}, "Change a field of the batch engine. May be repeated.", "engine", metavar="FIELD=VALUE",
         advanced=True,
     )  # fmt: skip
+    batch_dir: str | None = option(
+        None,
+        "Write the requests of --engine batch to files in this folder, and read the results there, instead "
+        "of calling a Batch API. While results are missing, the exit code is 4.",
+        "engine",
+        metavar="DIR",
+        guarded=True,
+    )
     ray_address: str | None = option(
         None,
         "Address of the Ray cluster: HOST:PORT, or auto to start one here. Also read from RAY_ADDRESS.",

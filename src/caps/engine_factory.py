@@ -1,18 +1,16 @@
 """The engines of a run: in this process, on a Ray cluster, and through Batch APIs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from caps.config import RunConfig
-from caps.core.errors import InputError, SettingError
-from caps.core.play import Strategy
+from caps.core.errors import SettingError
 from caps.core.settings import override, setting_text
-from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.engines.base import Cluster, Engine, PerCase
+from caps.engines.base import Cluster, Engine
 from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine, warms_prefix
 from caps.findings.base import Findings
@@ -25,7 +23,6 @@ from caps.text_workers import TextWorkers
 from caps.tracing import TracedEngine, Tracing
 
 if TYPE_CHECKING:
-    from caps.engines.batch import MakeBatchState
     from caps.engines.batch_files import BatchSettings
     from caps.engines.remote import OpenContext
     from caps.models.pending import PendingRequests
@@ -105,30 +102,31 @@ class EngineFactory:
         self,
         models: Mapping[Endpoint, Model],
         journal: Journal,
-        make_state: "Callable[[PendingRequests], MakeBatchState]",
+        make_judge: "Callable[[PendingRequests], Judge]",
         findings: Findings | None,
+        started: float,
     ) -> Engine:
-        """The engine that sends batches to the endpoints of models; see `batch_states`."""
-        from caps.engines.batch import BatchEngine  # noqa: PLC0415
+        """The engine that sends batches to the endpoints of models, or writes them to the batch folder."""
+        from caps.engines.batch import BatchEngine, Carrier  # noqa: PLC0415
+        from caps.engines.batch_folder import FolderCarrier  # noqa: PLC0415
+        from caps.engines.batch_http import HttpCarrier  # noqa: PLC0415
+        from caps.models.pending import Failures, PendingRequests  # noqa: PLC0415
 
-        find = None if findings is None else findings.find
-        settings = batch_settings(self.config)
-        return BatchEngine.connected(models, journal, make_state, settings=settings, find=find)
+        config, settings = self.config, batch_settings(self.config)
+        requests = PendingRequests(journal, Failures(settings.tries))
+        carrier: Carrier
+        if config.batch_dir is None:
+            carrier = HttpCarrier(models, requests, settings)
+        else:
+            carrier = FolderCarrier(Path(config.batch_dir), requests, settings, started=started)
 
-    def batch_states(self, judge: Judge, waiting: "PendingRequests") -> "MakeBatchState":
-        """How cases move through batches together, with a judge whose models wait for replies."""
-        from caps.engines.batch import BatchState  # noqa: PLC0415
+        def new_budget() -> CaseBudget:
+            return CaseBudget(case_budget(config), self.price, RunBudget(BudgetLimits(), self.price))
 
-        def budget() -> CaseBudget:
-            return CaseBudget(case_budget(self.config), self.price, RunBudget(BudgetLimits(), self.price))
-
-        def make(cases: Sequence[Case | InputError], strategy: Strategy | PerCase, seed: int) -> BatchState:
-            return BatchState(
-                cases, strategy, seed=seed, judge=judge, prepare=self.prepare, waiting=waiting, budget=budget,
-                keep_going=self.config.keep_going,
-            )  # fmt: skip
-
-        return make
+        return BatchEngine(
+            make_judge(requests), self.prepare, requests, carrier, new_budget=new_budget,
+            find=None if findings is None else findings.find, keep_going=config.keep_going,
+        )  # fmt: skip
 
 
 def case_budget(config: RunConfig) -> BudgetLimits:
@@ -155,10 +153,26 @@ def batch_settings(config: RunConfig) -> "BatchSettings":
     return override(BatchSettings(), {name: setting_text(value) for name, value in config.batch.items()})
 
 
+def batch_started(config: RunConfig) -> float | None:
+    """When the run of the batch folder began, in seconds since 1970; None if there is none yet."""
+    if config.batch_dir is None:
+        return None
+    from caps.engines.batch_folder import read_state  # noqa: PLC0415
+
+    state = read_state(Path(config.batch_dir))
+    return None if state is None else state.started
+
+
 def check_batch(config: RunConfig) -> None:
     """Refuse settings that batches do not support, before anything is sent."""
     from caps.engines.batch import check_batch_budgets  # noqa: PLC0415
 
+    if config.batch_dir is not None:
+        if config.engine != "batch":
+            raise SettingError(f"--batch-dir is for --engine batch, not {config.engine}")
+        for name, instead in (("confidence", "verbal or logprobs"), ("reply", "free, tags or json")):
+            if getattr(config, name) == "auto":
+                raise SettingError(f"--{name} auto needs a server to ask, not --batch-dir: choose {instead}")
     check_batch_budgets(case_budget(config), total_budget(config))
     if config.journal is None:
         raise SettingError("batches need a journal: leave out --no-journal")

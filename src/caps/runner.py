@@ -50,6 +50,7 @@ from caps.costs.prices import HighestPrice, Price, listed_price
 from caps.engine_factory import (
     EngineFactory,
     batch_settings,
+    batch_started,
     case_budget,
     check_batch,
     cluster,
@@ -94,14 +95,13 @@ from caps.tracing import Tracing
 from caps.tunable_parts import TunableParts
 
 if TYPE_CHECKING:
-    from caps.engines.batch import MakeBatchState
     from caps.engines.batch_files import BatchSettings
     from caps.engines.remote import OpenContext, WorkerContext
     from caps.models.pending import PendingRequests
     from caps.models.tokenizing import Tokenizer
 
 #: The settings that name a file or a folder, which the run file states as absolute paths.
-PATHS = ("journal", "tokenizer", "prompts", "repositories", "recorded")
+PATHS = ("journal", "batch_dir", "tokenizer", "prompts", "repositories", "recorded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +167,13 @@ class Runner:
             self.config, self.keys = config_alone(config, table), keys_alone(config, self.keys, table)
         self._judge_objects = {name: as_judge(one, timeout=config.timeout) for name, one in objects.items()}
         self._callbacks = Callbacks(warn, fetching)
+        offline = offline or config.batch_dir is not None
         self._connector = Connector(model, offline=offline, any_model=any_model, callbacks=self._callbacks)
         self._vision = VisionTests(self._callbacks)
         self._parts = TunableParts(self.config, strategy, method, preset, generating=generating)
         self._generating, self._grace = generating, grace
-        self.started = time.time() if started is None else started
+        began = batch_started(config) if started is None else started
+        self.started = time.time() if began is None else began
         self._served_context: int | None = None
 
     @property
@@ -413,6 +415,9 @@ class Runner:
     def check_batch(self) -> None:
         """Refuse settings that batches do not support, before anything is sent."""
         check_batch(self.config)
+        unnamed = self.asks_model and not all(where.model for where in self.judging_endpoints)
+        if self.config.batch_dir is not None and unnamed:
+            raise SettingError("no model: give --model NAME, or set CAPS_MODEL")
 
     @property
     def method(self) -> Method:
@@ -641,7 +646,7 @@ class Runner:
         for source in self.judge_sources:  # before anything is asked
             source.check(self.strategy, self.strategy_name)
         _ = self.tokenizer  # an unreadable one fails before anything is asked
-        if config.engine == "batch":
+        if config.engine == "batch" or config.batch_dir is not None:
             self.check_batch()
         for budget in (self.case_budget, self.total_budget):
             Account(budget, self.price)  # raises if dollars are limited and the price is unknown
@@ -650,7 +655,10 @@ class Runner:
             models, texts = await self._connect(stack), TextWorkers()
             stack.push_async_callback(texts.close)
             await self.learn_context(models)
-            confidence = await self._judges.probe(models, paid, self._price_of)
+            if config.batch_dir is None:
+                confidence = await self._judges.probe(models, paid, self._price_of)
+            else:
+                confidence = self.judge_settings.confidence
             engine: Engine
             findings = self.findings(None if config.engine == "ray" else journal, texts, models)
             if findings is not None:
@@ -658,8 +666,8 @@ class Runner:
             if config.engine == "ray":
                 engine = self._engines.ray(partial(self._make_worker, confidence), findings)
             elif config.engine == "batch" and journal is not None:
-                make_state = partial(self.batches, confidence=confidence)
-                engine = self._engines.batch(models, journal, make_state, findings)
+                make_judge = partial(self._pending_judge, confidence)
+                engine = self._engines.batch(models, journal, make_judge, findings, self.started)
             else:
                 engine = self.local_engine(
                     models, journal=journal, texts=texts, findings=findings, confidence=confidence,
@@ -738,12 +746,11 @@ class Runner:
 
             yield WorkerContext(engine, findings)
 
-    def batches(self, waiting: "PendingRequests", confidence: str | None = None) -> "MakeBatchState":
-        """How cases move through batches together, with a judge whose models wait for replies."""
+    def _pending_judge(self, confidence: str, requests: "PendingRequests") -> Judge:
+        """The judge of batches, whose models answer from the journal and collect what it lacks."""
         from caps.models.pending import PendingModel  # noqa: PLC0415
 
-        judge = self.judge(lambda where: PendingModel(waiting, where), confidence=confidence, recorded=True)
-        return self._engines.batch_states(judge, waiting)
+        return self.judge(lambda where: PendingModel(requests, where), confidence=confidence, recorded=True)
 
     def _make_worker(self, confidence: str, config: RunConfig) -> "OpenContext":
         """How a worker of the ray engine makes its context."""
@@ -756,7 +763,7 @@ class Runner:
 
     async def _connect(self, stack: AsyncExitStack) -> dict[Endpoint, HasConnections]:
         """Connect to the model at each judging endpoint; empty if no model judges."""
-        if not self.asks_model:
+        if not self.asks_model or self.config.batch_dir is not None:
             return {}
         models = self._judges.connect()
         for model in models.values():

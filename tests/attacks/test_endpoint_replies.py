@@ -44,7 +44,8 @@ from caps.core.types import Message
 from caps.journal.store import Journal
 from caps.models import faults
 from caps.models.base import Request
-from caps.models.batch_api import Batches, read_batch, read_id, read_item, read_page, read_result
+from caps.models.batch_api import BatchApi, read_batch, read_id, read_page
+from caps.models.batch_lines import read_item, read_result
 from caps.models.discovery import ServerAddress, discover
 from caps.models.faults import Retries, retry_after
 from caps.models.http import HttpModel, Timeouts
@@ -313,7 +314,7 @@ def batches(url, work):
     async def run():
         model = HttpModel(url, retries=ONCE)
         try:
-            return await work(Batches(model, "m", retries=ONCE))
+            return await work(BatchApi(model, "m", retries=ONCE))
         finally:
             await model.close()
 
@@ -890,7 +891,7 @@ def test_a_batch_whose_status_is_garbage_ends_in_a_sentence(tmp_path):
 
     with RawEndpoint(answers) as endpoint:
         found = batches(endpoint.url, lambda desk: desk.retrieve("b"))
-        assert (found.id, found.status, found.total) == ("b", "", 0)
+        assert (found.id, found.status, found.done) == ("b", "", 0)
         with pytest.raises(GarbledError, match="no list of batches"):
             batches(endpoint.url, lambda desk: desk.find("f"))
 

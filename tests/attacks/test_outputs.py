@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import caps.reports.page as pages
+from batching import answer_files
 from caps.core.errors import InputError
 from caps.files import FolderLock, Output, append_file, write_file
 from caps.reports.page import Page, write_page
@@ -462,7 +463,7 @@ def test_other_cases_through_a_pipe_are_refused_by_their_first(server, tmp_path,
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "selections.jsonl", "run.json", "deep/er.txt", ".hidden"])
-@pytest.mark.parametrize("command", ["select", "prepare", "bench"])
+@pytest.mark.parametrize("command", ["select", "bench"])
 def test_a_folder_with_files_of_others_is_refused_and_force_spares_all_that_is_not_ours(
     server, cases, tmp_path, command, name
 ):
@@ -472,7 +473,6 @@ def test_a_folder_with_files_of_others_is_refused_and_force_spares_all_that_is_n
     (tmp_path / "study.toml").write_text(STUDY)
     words = {
         "select": ("select", cases, "--base-url", server.url, "--model", "stub", "--no-journal", "--quiet"),
-        "prepare": ("batch", "prepare", cases, "--model", "stub", "--journal", tmp_path / "j", "--quiet"),
         "bench": ("bench", tmp_path / "study.toml", "--simulate", "--quiet"),
     }[command]
     done = caps(*words, "--out", out)
@@ -537,30 +537,14 @@ def test_two_processes_cannot_write_one_folder(select, server, cases, tmp_path):
     assert select(cases, "--out", run).returncode == 0
     before = tree(run)
     (tmp_path / "study.toml").write_text(STUDY)
-    words = (
-        "batch",
-        "prepare",
-        cases,
-        "--model",
-        "stub",
-        "--journal",
-        tmp_path / "j",
-        "--out",
-        tmp_path / "batch",
-        "--quiet",
-    )
-    assert caps(*words).returncode == 0
     (tmp_path / "bench").mkdir()
-    with FolderLock(run), FolderLock(tmp_path / "batch"), FolderLock(tmp_path / "bench"):
+    with FolderLock(run), FolderLock(tmp_path / "bench"):
         one_sentence(select(cases, "--out", run), "another process")
         one_sentence(select(cases, "--out", run, "--force"), "another process")
-        one_sentence(caps("batch", "prepare", tmp_path / "batch"), "another process")
         one_sentence(
             caps("bench", tmp_path / "study.toml", "--simulate", "--out", tmp_path / "bench"),
             "another process",
         )
-        status = caps("batch", "status", tmp_path / "batch")
-        assert status.returncode == 0, status.stderr
     assert tree(run) == before
     assert select(cases, "--out", run).returncode == 0
 
@@ -703,15 +687,15 @@ def test_a_full_disk_is_one_sentence_for_every_command_that_writes(server, cases
             ("simulate", "--problems", 3, "--plots", disk / "plots"),
             ("simulate", "--problems", 3, "--html", disk / "page.html"),
             (
-                "batch",
-                "prepare",
+                "select",
                 cases,
-                "--model",
-                "m",
+                "--engine",
+                "batch",
+                "--batch-dir",
+                disk / "batch",
+                *where,
                 "--journal",
                 tmp_path / "j",
-                "--out",
-                disk / "folder",
             ),
         ]
         for words in commands:
@@ -730,33 +714,17 @@ def test_a_full_disk_is_one_sentence_for_every_command_that_writes(server, cases
         assert all(name.startswith(("j", "out.jsonl.partial")) for name in left), left
 
 
-def test_a_batch_that_is_absorbed_or_prepared_on_a_full_disk_ends_in_a_sentence(server, cases, tmp_path):
-    from batching import by_quality, result_lines  # noqa: PLC0415
-
+def test_a_batch_that_goes_on_with_a_full_disk_ends_in_a_sentence(tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 1, n=6)
     with full_disk(tmp_path / "disk") as disk:
         words = (
-            "--model",
-            "stub",
-            "--journal",
-            tmp_path / "j",
-            "--out",
-            disk / "b",
-            "--quiet",
-            "--hard-evidence",
-            "off",
-        )
-        done = caps("batch", "prepare", cases, *words)
-        assert done.returncode == 0, done.stderr
-        output, _ = result_lines((disk / "b" / "step-001.jsonl").read_text(), by_quality, 0)
-        (tmp_path / "results.jsonl").write_text("".join(f"{line}\n" for line in output))
+            "select", cases, "--engine", "batch", "--batch-dir", disk / "b", "--model", "stub", "--strategy", "caps",
+            "--journal", tmp_path / "j", "--hard-evidence", "off", "--quiet",
+        )  # fmt: skip
+        assert caps(*words).returncode == 4
+        answer_files(disk / "b")
         fill(disk)
-        shutil.copy(tmp_path / "results.jsonl", tmp_path / "r2.jsonl")
-        done = caps("batch", "absorb", disk / "b", tmp_path / "r2.jsonl")
-        assert "Traceback" not in done.stderr
-        one_sentence(done, disk)
-        done = caps("batch", "prepare", disk / "b", "--again")
-        assert "Traceback" not in done.stderr
-        one_sentence(done, disk)
+        one_sentence(caps(*words), disk)
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,13 @@ import sqlite3
 import urllib.parse
 import zlib
 from http.client import HTTPConnection
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacks.raw_endpoint import OK, RawEndpoint, always, answer, chat, chunk
-from batching import BatchServer, result_lines
+from batching import BatchServer, answer_files
 from caps.core.errors import AccessError, ModelError, SettingError
 from caps.core.secrets import (
     MASK,
@@ -28,7 +27,7 @@ from caps.core.secrets import (
 from caps.core.types import Message
 from caps.journal.keys import request_key
 from caps.models.base import ConnectOptions, Request
-from caps.models.batch_api import Batches
+from caps.models.batch_api import BatchApi
 from caps.models.discovery import ServerAddress, discover
 from caps.models.endpoints import Endpoint
 from caps.models.faults import Retries
@@ -308,7 +307,7 @@ def test_a_batch_api_repeats_no_key(tmp_path):
     async def run(url, work):
         model = HttpModel(url, KEY, retries=ONCE)
         try:
-            return await work(Batches(model, "m", retries=ONCE))
+            return await work(BatchApi(model, "m", retries=ONCE))
         finally:
             await model.close()
 
@@ -330,7 +329,7 @@ def test_a_redirect_of_results_carries_no_credential_to_another_host(tmp_path):
     async def run(url, **settings):
         model = HttpModel(url, retries=ONCE, **settings)
         try:
-            await Batches(model, "m", retries=ONCE).download("f", tmp_path / "results.jsonl")
+            await BatchApi(model, "m", retries=ONCE).download("f", tmp_path / "results.jsonl")
         finally:
             await model.close()
 
@@ -449,44 +448,20 @@ def test_models_and_the_doctor_show_no_secret():
         assert not leaks((done.stdout + done.stderr).encode())
 
 
-def test_files_of_a_batch_have_no_key_and_an_extra_that_may_be_secret_is_asked_for_again(tmp_path):
+def test_files_of_a_batch_have_no_key(tmp_path):
     cases, folder = write_cases(tmp_path / "cases.jsonl", 2, n=4), tmp_path / "batch"
-    more = ("--extra", f"user_token={EXTRA}")
-    begun = caps(
-        "batch",
-        "prepare",
-        cases,
-        "--model",
-        "m",
-        "--out",
-        folder,
-        "--journal",
-        tmp_path / "j.sqlite",
-        *more,
-        CAPS_API_KEY=KEY,
-    )
-    assert begun.returncode == 0, begun.stderr
-    assert leaks((folder / "run.json").read_bytes()) == []
-    for step in range(12):
-        (wanted,) = begun.stdout.split()
-        output, errors = result_lines(Path(wanted).read_text())
-        (folder / f"results-{step}.jsonl").write_text("\n".join([*output, *errors]))
-        assert caps("batch", "absorb", folder, folder / f"results-{step}.jsonl").returncode == 0
-        if step == 0:
-            lacking = caps("batch", "prepare", folder)
-            assert (lacking.returncode, "--extra user_token" in lacking.stderr) == (2, True)
-            other = caps("batch", "prepare", folder, "--extra", "user_token=another")
-            assert (other.returncode, "another --extra" in other.stderr) == (2, True)
-        begun = caps("batch", "prepare", folder, *more)
-        assert begun.returncode == 0, begun.stderr
-        if not begun.stdout.startswith(str(folder)):
-            break
-    assert len(json_lines(begun)) == 2
+    words = (
+        "select", cases, "--engine", "batch", "--batch-dir", folder, "--strategy", "caps", "--model", "m",
+        "--extra", f"user_token={EXTRA}", "--journal", tmp_path / "j.sqlite", "--out", tmp_path / "run",
+    )  # fmt: skip
+    while (done := caps(*words, CAPS_API_KEY=KEY)).returncode == 4:
+        assert not leaks(done.stderr.encode())
+        answer_files(folder)
+    assert len(json_lines(done)) == 2
     for name, payload in artefacts(tmp_path).items():
         found = leaks(payload)
-        assert found == [] or ("step-" in name and set(found) == {EXTRA}), (
-            name
-        )  # which the provider is to get
+        provided = "requests/" in name and set(found) == {EXTRA}  # which the provider is to get
+        assert found == [] or provided, name
 
 
 def test_a_run_through_batches_has_no_secret(tmp_path):

@@ -261,7 +261,7 @@ SAFE_STYLES = (
 
 @pytest.mark.parametrize(
     "command",
-    [pytest.param("grade", marks=needs_bubblewrap), "text", "import", "select", "solve", "batch", "report"],
+    [pytest.param("grade", marks=needs_bubblewrap), "text", "import", "select", "solve", "report"],
 )
 def test_on_a_real_terminal_only_our_own_styles_are_sent(cases, server, tmp_path, command):
     where = ("--base-url", server.url, "--model", "stub", "--no-journal", "--quiet")
@@ -274,18 +274,6 @@ def test_on_a_real_terminal_only_our_own_styles_are_sent(cases, server, tmp_path
         "import": ("import", cases),
         "select": ("select", cases, *where),
         "solve": ("solve", f"code {ALL.replace(chr(0), '')}", "-n", 2, *where),
-        "batch": (
-            "batch",
-            "prepare",
-            cases,
-            "--model",
-            "m",
-            "--journal",
-            tmp_path / "j",
-            "--out",
-            odd,
-            "--quiet",
-        ),
         "report": ("report", odd),
     }[command]
     said = on_a_terminal(*words)

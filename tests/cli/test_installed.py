@@ -24,7 +24,6 @@ GRADED = {"id": "2", "domain": "math", "problem": "?", "answer": "1/2", "candida
 
 #: Words for each command, and what then stands in its output.
 ALONE = {
-    "batch": ("prepare cases.jsonl --model m --journal b.sqlite --out batch", "step-001.jsonl"),
     "bench": ("study.toml --simulate --processes 1 --out out", "Everything"),
     "demo": ("--simulated", "The winner is"),
     "diagnose": ("cases.jsonl --contests 5 {judge} --json", '"accuracy"'),

@@ -8,12 +8,12 @@ from contextlib import aclosing
 import pytest
 from aiohttp import web
 
-from batching import DROPPED, EXPIRED, GARBAGE, BatchServer, by_quality
+from batching import DROPPED, EXPIRED, GARBAGE, BatchServer, by_quality, to_the_end
 from caps.building import make_strategy
 from caps.config import RunConfig
 from caps.core.errors import AccessError, BusyError, MissingFeatureError, RefusedError, SettingError
 from caps.engines.base import CaseRun
-from caps.engines.batch_files import BatchRecords
+from caps.engines.batch_http import batches_under_way
 from caps.engines.local import fast_forward
 from caps.journal.store import Journal
 from caps.runner import Runner
@@ -41,7 +41,7 @@ async def played(setup, some, strategy="caps", messages=None, silent=None):
     """Selections, and what was asked, billed and went wrong, of each case."""
     async with Runner(setup).session() as ready:
         if messages is not None:
-            ready.engine.batch_client.on_progress = ready.engine.batch_client.on_warning = messages.append
+            ready.engine.notices.on_progress = ready.engine.notices.on_warning = messages.append
         found = {}
         async with aclosing(ready.engine.run(some, make_strategy(strategy), seed=3)) as outcomes:
             async for outcome in outcomes:
@@ -100,6 +100,17 @@ def test_batch_live_and_replay_select_the_same_in_the_same_words(tmp_path, strat
             again = CaseRun(number, prepare(case), make_strategy(strategy), 3)
             assert fast_forward(again, judge) == []
             assert again.outcome.selection == live[case.id][0]
+
+
+@pytest.mark.parametrize("strategy", ["caps-r", "v1-infer", "pointwise", "listwise"])
+def test_files_select_and_bill_as_a_live_run(tmp_path, strategy):
+    some, folder = cases(4), tmp_path / "batch"
+    with ScriptedEndpoint(moody) as server:
+        files = setup_at(server, tmp_path, batch_dir=str(folder))
+        found = to_the_end(lambda: play(files, some, strategy), folder, moody)
+        assert server.requests == 0
+        live = play(setup_at(server, tmp_path, engine="local"), some, strategy)
+    assert found == live
 
 
 def test_the_benchmark_moves_through_the_three_stages_together_and_the_second_time_nothing_is_sent(tmp_path):
@@ -168,7 +179,7 @@ def test_what_fails_on_the_way_expires_drops_out_or_is_garbled_goes_again_and_th
         peace = play(setup_at(server_at_peace, tmp_path / "peace"), cases(6))
     assert {name: one[0] for name, one in found.items()} == {name: one[0] for name, one in peace.items()}
     assert sum(count - 1 for count in server.paid.values()) == 5, "only the five are sent again"
-    assert any(message.startswith("not a result: file-1:") for message in messages)
+    assert any(message.startswith("file-1:") and "not JSON" in message for message in messages)
 
 
 def test_what_is_refused_for_good_is_asked_once_and_what_keeps_failing_three_times(tmp_path):
@@ -197,9 +208,9 @@ def test_what_is_refused_for_good_is_asked_once_and_what_keeps_failing_three_tim
         (
             lambda *_: EXPIRED,
             BusyError,
-            "none of the 8 requests of this step was answered (8 were never run)",
+            "none of the 8 requests of this step was answered",
         ),
-        (lambda *_: DROPPED, BusyError, "no results came"),
+        (lambda *_: DROPPED, BusyError, "none of the 8 requests of this step was answered"),
         (lambda *_: Status(401, {"error": {"message": "bad key"}}), AccessError, "bad key"),
     ],
 )
@@ -337,8 +348,8 @@ def test_a_batch_the_provider_forgot_is_sent_again_and_one_of_another_run_is_lef
             "others need not wait for it"
         )
         with Journal.open(tmp_path / "batch.sqlite") as journal:
-            (left,) = BatchRecords(journal).under_way()
-            assert (left.batch, len(left.awaited)) == ("batch_0", 12)
+            (left,) = batches_under_way(journal, [server.url])
+            assert (left.batch, len(left.keys)) == ("batch_0", 12)
         del server.batches["batch_0"]
         assert len(play(setup_at(server, tmp_path), cases(3), messages=messages)) == 3
     assert any("no longer knows batch batch_0" in message for message in messages)

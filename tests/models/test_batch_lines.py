@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from caps.core.types import Message
 from caps.journal.keys import request_key
 from caps.models.base import Completion, Request
-from caps.models.batch_api import encode_line, parse_key, read_batch, read_item, read_result
-from caps.models.faults import Failure, Failures, Fault
-from caps.models.pending import PendingRequest
+from caps.models.batch_api import read_batch
+from caps.models.batch_lines import encode_line, parse_key, read_item, read_result
+from caps.models.faults import Fault
+from caps.models.pending import Failures, PendingRequest
 from caps.models.wire import encode_body
 from caps.testing import Reply
 
@@ -71,8 +72,8 @@ def test_failures_are_named_by_cause_and_only_what_may_help_is_tried_again(field
     failures = Failures(2)
     expired = cause == "timeout"
     for number in (1, 2):
-        assert failures.add(Failure.of("k", f"item {number}", fault))
-        assert not failures.add(Failure.of("k", f"item {number}", fault)), "the same item counts once"
+        assert failures.add("k", f"batch {number}", fault)
+        assert not failures.add("k", f"batch {number}", result(**fields)), "once per batch"
         given_up = failures.given_up("k")
         assert (given_up is None) == (expired or (again and number == 1))
     assert expired or given_up.cause == cause
@@ -80,9 +81,9 @@ def test_failures_are_named_by_cause_and_only_what_may_help_is_tried_again(field
 
 def test_a_request_taken_for_a_result_and_other_strangers_are_called_what_they_are():
     for line, words in (
-        (b'{"custom_id": "k", "method": "POST", "body": {}}', "a request, not a result"),
-        (b'{"custom_id": "k"}', "neither a response nor an error"),
-        (b"[1]", "no custom_id"),
+        (b'{"custom_id": "k", "method": "POST", "body": {}}', "body: a request, not a result"),
+        (b'{"custom_id": "k"}', "response, error: both missing"),
+        (b"[1]", "custom_id: missing"),
         (b'{"custom_id": "half', "not JSON"),
     ):
         with pytest.raises(ValueError, match=words):

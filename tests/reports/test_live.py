@@ -7,7 +7,6 @@ import re
 import aiohttp
 from aiohttp import web
 
-from batching import EXPIRED, batch, begin, by_quality, provide, written
 from caps.cli.report import open_run
 from caps.core.types import Case, Problem
 from caps.costs.prices import Price
@@ -106,30 +105,3 @@ def test_the_page_waits_for_the_run_and_shows_how_far_it_is(tmp_path):
     assert news["silent"]
     assert reload == {"reload": True}
     assert not (out / "progress.json").exists()
-
-
-def test_a_batch_shows_what_was_sent_answered_and_failed_and_what_comes_next(tmp_path):
-    folder = tmp_path / "batch"
-    (path,) = written(begin(tmp_path, "--price-input", 1, "--price-output", 2))
-    output, errors = provide(path, lambda body, number: by_quality(body, number) if number else EXPIRED)
-
-    async def visit(session):
-        async with session.get("/") as response:
-            page = await response.text()
-        async with session.get("/events?kind=waiting") as stream:
-            before = await next_update(stream, b"progress")
-            await asyncio.to_thread(batch, "absorb", folder, output, errors)
-            while (after := await next_update(stream, b"progress"))["done"] == 0:
-                pass
-        return page, before, after
-
-    page, before, after = asyncio.run(asyncio.wait_for(serving(folder, visit), 60))
-    assert "It goes through batch files" in page
-    assert (before["what"], before["done"], before["total"]) == ("requests answered", 0, 16)
-    assert "caps batch absorb" in before["note"]
-    assert (after["done"], after["total"]) == (15, 16)
-    facts = dict(after["facts"])
-    assert (facts["files sent"], facts["failed, to be sent again"]) == ("1", "1")
-    assert facts["rate"].endswith("a minute")
-    assert facts["spent"].startswith("$0.0")
-    assert f"caps batch prepare {folder}" in after["note"]

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from caps import __version__
 from caps.cli.help import print_help
 from caps.cli.output import say
-from caps.core.errors import CapsError, SettingError, UnreadableJudgeError
+from caps.core.errors import BatchWaitingError, CapsError, SettingError, UnreadableJudgeError
 
 # Errors of disks and permissions, which can occur anywhere: they end in a message, not in a traceback.
 _FILE_ERRORS = {
@@ -55,7 +55,6 @@ COMMANDS = {
     "export": Entry("export", _FILES, "Write winners, candidates or judged pairs for another tool."),
     "import": Entry("import_", _FILES, "Convert other tools' logs, or published problems, to cases."),
     "serve": Entry("serve", _SERVE, "Serve an OpenAI-compatible API that answers with the best of n."),
-    "batch": Entry("batch", _SERVE, "Select through files for a Batch API, step by step."),
     "list": Entry("list_", _SETUP, "List strategies, judges, models, domains and other parts."),
     "doctor": Entry("doctor", _SETUP, "Check what works on this machine, and how to install the rest."),
     "journal": Entry("journal", _SETUP, "Show what the journal stores, and delete from it."),
@@ -145,7 +144,7 @@ def spare_collector() -> None:
 def main() -> None:
     """Run the command line; an error of the user ends in one line and exit code 2.
 
-    A judge whose replies cannot be read ends it with exit code 5.
+    Waiting for the results of a batch ends it with exit code 4, a judge whose replies cannot be read with 5.
     """
     gc.disable()  # until everything is loaded: loading creates many objects and hardly any garbage
     try:
@@ -159,6 +158,8 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # a failed write is found here, not when Python exits
         sys.exit(code)
+    except BatchWaitingError as error:
+        _fail(f"caps: {error}", 4, "yellow")
     except UnreadableJudgeError as error:
         _fail(f"caps: {error}", 5, "red")
     except CapsError as error:

@@ -14,7 +14,7 @@ from rich.text import Text
 from caps.cli.output import FailureLog, say, stderr, stdout, write_result
 from caps.cli.progress import JudgeProgress
 from caps.cli.signals import report_interrupted, run_until_signal
-from caps.core.errors import InputError, UnreadableJudgeError
+from caps.core.errors import BatchWaitingError, InputError, UnreadableJudgeError
 from caps.core.settings import settings_of
 from caps.core.text import number, plural
 from caps.core.types import Case, Usage
@@ -115,11 +115,11 @@ def _program_head(code: str) -> str:
 
 def report_batches(engine: Engine, *, quiet: bool) -> None:
     """Print the progress of batches unless `quiet`, and their problems in any case."""
-    client = getattr(engine, "batch_client", None)  # its module is loaded only for batches
-    if client is not None:
-        client.on_warning = lambda message: say(message, "yellow")
+    notices = getattr(engine, "notices", None)  # its module is loaded only for batches
+    if notices is not None:
+        notices.on_warning = lambda message: say(message, "yellow")
         if not quiet:
-            client.on_progress = say
+            notices.on_progress = say
 
 
 Source = Iterable[Case | InputError]
@@ -227,8 +227,6 @@ class Run:
         file: RunFile,
         advance: Callable[[], object] = int,
         judge: Mapping[str, Any] | None = None,
-        *,
-        locked: bool = False,
     ) -> None:
         """Count every outcome as it arrives, and write it after those before it."""
         self._failures.hint = (
@@ -238,9 +236,7 @@ class Run:
         )
         with (
             self._failures,
-            RunFolder(out, file, force=self._force, lock=not locked)
-            if out is not None
-            else nullcontext() as folder,
+            RunFolder(out, file, force=self._force) if out is not None else nullcontext() as folder,
         ):
             if folder is not None and judge:
                 folder.write_json(JUDGE_FILE, judge)
@@ -259,6 +255,10 @@ class Run:
                         advance()
                         for ready in self._packets.add(outcome.number, packet):
                             self._write(ready, folder)
+            except BatchWaitingError as waiting:
+                for name, failure in waiting.failed:
+                    self._failures.add_case(name, failure)
+                raise
             except UnreadableJudgeError as error:
                 for ready in self._packets.drain():
                     self._write(ready, folder)

@@ -66,8 +66,9 @@ def select(
     output, one JSON object per line, or as a table in a terminal. Replies are stored in the journal: run the
     same command again, and only the calls that are missing are made.
 
-    Exit codes: 0 all cases answered, 1 some failed, 2 bad use or input, 3 some answers are provisional, 5
-    stopped because the replies of the judge cannot be read (--keep-going continues), 130 interrupted.
+    Exit codes: 0 all cases answered, 1 some failed, 2 bad use or input, 3 some answers are provisional, 4
+    waiting for the results of a batch (--batch-dir), 5 stopped because the replies of the judge cannot be
+    read (--keep-going continues), 130 interrupted.
     """
     named = join_paths(cases)
     if dry_run:

@@ -20,6 +20,7 @@ CapsError
 │   └── UnreadableJudgeError most replies of the judge cannot be read
 ├── JournalError          the journal's file, or its disk
 │   └── NotRecordedError  a reply that a replay needs and the journal does not hold
+├── BatchWaitingError     results of a batch that are not there yet
 ├── SandboxError          the sandbox itself: nothing is known of the program that was to run in it
 ├── AnswerError           the caller that answers a contest: an engine or its judge
 └── StrategyError         a strategy that broke the contract of `core.play`
@@ -162,6 +163,17 @@ class JournalError(CapsError):
 
 class NotRecordedError(JournalError):
     """A replay needs a reply that the journal does not hold."""
+
+
+class BatchWaitingError(CapsError):
+    """Results of a batch are not there yet; the message says where they belong.
+
+    `failed` holds the names of cases that failed before anything was asked, each with the reason.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.failed: list[tuple[str, str]] = []
 
 
 class SandboxError(CapsError):

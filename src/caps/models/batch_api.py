@@ -1,4 +1,4 @@
-"""The Batch API of an endpoint: lines of Batch files, uploads, batches and their results.
+"""The Batch API of an endpoint: uploads, batches and their results.
 
 Rules that must not be broken:
 
@@ -11,9 +11,8 @@ Rules that must not be broken:
 import asyncio
 import re
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -21,32 +20,24 @@ from typing import Any, TypeVar
 import aiohttp
 import msgspec
 
-from caps.core.errors import MissingFeatureError, TimedOutError
+from caps.core.errors import MissingFeatureError
 from caps.core.secrets import StreamScrubber
 from caps.models import faults
-from caps.models.base import Completion, Request
+from caps.models.batch_lines import RESULT_BYTES, URL
 from caps.models.faults import Attempts, Fault, Retries
 from caps.models.http import HttpModel
-from caps.models.pending import PendingRequest
 from caps.models.wire import (
-    NAME_CHARS,
-    RENAMED,
     REPLY_BYTES,
     OversizedReplyError,
     decode,
-    embedded_status,
-    encode_body,
     limited,
-    parse_completion,
     printable,
     read_body,
     read_start,
 )
 
-# --- Files and batches, parsed tolerantly; pure ---
-
 _ID = re.compile(r"[\w.:@~+=-]{1,200}(?:/[\w.:@~+=-]{1,200}){0,4}")  # some contain a folder
-_STATUS_CHARS = 100
+_TEXT_CHARS = 300
 _MAX_COUNT = 10**12
 ENDED = ("completed", "failed", "expired", "cancelled")
 
@@ -58,7 +49,6 @@ class Batch:
     id: str
     status: str
     source: str = ""
-    total: int = 0
     done: int = 0
     output: str | None = None
     errors: str | None = None
@@ -77,16 +67,16 @@ def read_batch(reply: Any) -> Batch:
     counts, errors = reply.get("request_counts"), reply.get("errors")
     counts = counts if isinstance(counts, dict) else {}
     rows = errors.get("data") if isinstance(errors, dict) else errors
-    messages = [_message(row) for row in rows[:10]] if isinstance(rows, list) else []
+    rows = rows[:10] if isinstance(rows, list) else []
+    messages = [_text(row.get("message") if isinstance(row, dict) else row) for row in rows]
     return Batch(
         read_id(reply),
         _text(reply.get("status")).lower(),
         _name(reply.get("input_file_id")) or "",
-        _count(counts.get("total")),
         _count(counts.get("completed")) + _count(counts.get("failed")),
         _name(reply.get("output_file_id")),
         _name(reply.get("error_file_id")),
-        "; ".join(filter(None, messages))[:300],
+        "; ".join(filter(None, messages))[:_TEXT_CHARS],
     )
 
 
@@ -112,100 +102,16 @@ def _name(value: object) -> str | None:
     return str(value) if valid else None
 
 
-def _message(row: object) -> str:
-    return _text(row.get("message") if isinstance(row, dict) else row, 300)
-
-
-def _text(value: object, max_chars: int = _STATUS_CHARS) -> str:
-    return printable(value, max_chars) if isinstance(value, str) else ""
+def _text(value: object) -> str:
+    return printable(value, _TEXT_CHARS) if isinstance(value, str) else ""
 
 
 def _count(value: object) -> int:
     return value if isinstance(value, int) and 0 < value <= _MAX_COUNT else 0
 
 
-# --- Lines of Batch files, in the format of OpenAI's Batch API and `vllm run-batch`; pure ---
-#
-# The `custom_id` of a request is its journal key and its body the bytes a live call would send, so live,
-# batch and replay share replies.
-
-URL = "/v1/chat/completions"
-NOT_RUN = ("batch_expired", "batch_cancelled")
-SOURCE = "the batch"
-_HEAD = re.compile(rb'\{"custom_id":"(\w+)"')
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One result line: the key of its request, the id of the line, status, body and error, unchecked."""
-
-    key: str
-    id: str
-    status: int | None
-    body: Any
-    error: Any
-
-
-def encode_line(key: str, request: Request, *, limit_name: str = "max_tokens") -> bytes:
-    """Serialize a request as a line of a batch file."""
-    head = msgspec.json.encode({"custom_id": key, "method": "POST", "url": URL})
-    return head[:-1] + b',"body":' + encode_body(request, limit_name=limit_name) + b"}\n"
-
-
-def parse_key(line: bytes) -> str | None:
-    """The key of a line that `encode_line` wrote; the prompt after it is not parsed."""
-    match = _HEAD.match(line)
-    return match[1].decode() if match else None
-
-
-def read_item(line: bytes) -> Item:
-    """Parse a result line; `ValueError` says what is wrong with it."""
-    try:
-        row = decode(line)
-    except ValueError:
-        raise ValueError("not JSON") from None
-    key = row.get("custom_id") if isinstance(row, dict) else None
-    if not isinstance(key, str) or not key:
-        raise ValueError("no custom_id in it")
-    if "response" not in row and "error" not in row:
-        raise ValueError(
-            "a request, not a result" if "body" in row else "neither a response nor an error in it"
-        )
-    response, error, line_id = row.get("response"), row.get("error"), row.get("id")
-    response = response if isinstance(response, dict) else {}
-    body = response if "choices" in response else response.get("body")
-    status = response.get("status_code")
-    # A line without an id is identified by its content.
-    name = (
-        line_id[:NAME_CHARS]
-        if isinstance(line_id, str) and line_id
-        else sha256(line.strip()).hexdigest()[:16]
-    )
-    return Item(key, name, status if isinstance(status, int) else None, body, error or None)
-
-
-def read_result(item: Item, pending: PendingRequest) -> Completion | Fault:
-    """The reply of an item, or its fault."""
-    reply = item.error if item.error is not None else item.body
-    if _code(item.error) in NOT_RUN:
-        return Fault(TimedOutError("the batch ended before this request was run"), seen=False)
-    failed = item.status if item.status not in (None, 200) else embedded_status(item.body)
-    if item.error is not None or failed is not None:
-        status = failed if failed is not None and 400 <= failed < 600 else 500
-        return faults.refused(status, reply, {}, address=SOURCE, model=pending.model, now=0.0)
-    try:
-        return parse_completion(item.body, lambda: pending.prompt)
-    except ValueError as error:
-        return faults.garbled(SOURCE, str(error))
-
-
-def _code(error: Any) -> str:
-    return str(error.get("code")) if isinstance(error, dict) else ""
-
-
 PAGE = 100  # batches per page of the list
 PAGES = 20
-RESULT_BYTES = 8 << 30  # of a result file: 50,000 replies of 160 kB
 MIN_RESULT_BYTES = 64 << 20
 TRANSFER_TIMEOUT = aiohttp.ClientTimeout(total=4 * 3600, sock_connect=10, sock_read=600)  # hundreds of MB
 _ABSENT = (404, 405, 501)
@@ -213,35 +119,18 @@ _ABSENT = (404, 405, 501)
 T = TypeVar("T")
 
 
-class Batches:
-    """Client of the Batch API of one endpoint; `model` is named in error messages."""
+class BatchApi:
+    """Client of the Batch API of one endpoint; `model` is named in error messages.
+
+    `limit_name` is what this server calls the limit on output tokens.
+    """
 
     def __init__(
-        self,
-        endpoint: HttpModel,
-        model: str,
-        *,
-        window: str = "24h",
-        retries: Retries | None = None,
-        rng: Random | None = None,
+        self, endpoint: HttpModel, model: str, *, window: str = "24h", retries: Retries | None = None
     ) -> None:
         self._endpoint, self._model, self._window = endpoint, model, window
-        self._retries, self._rng = retries or Retries(), rng or Random()
-        self._renamed = False
-
-    @property
-    def address(self) -> str:
-        """The address without secrets."""
-        return self._endpoint.address
-
-    @property
-    def limit_name(self) -> str:
-        """The name of the output token limit on this server."""
-        return RENAMED if self._renamed else self._endpoint.limit_name
-
-    def rename_limit(self) -> None:
-        """Use the other name of that limit from now on."""
-        self._renamed = True
+        self._retries = retries or Retries()
+        self.address, self.limit_name = endpoint.address, endpoint.limit_name
 
     async def upload(self, path: Path) -> str:
         """Upload a file of requests and return its id."""
@@ -272,53 +161,46 @@ class Batches:
 
     async def retrieve(self, name: str) -> Batch | None:
         """The current state of a batch; None if the endpoint does not know it."""
-        return await self._retry(
-            lambda: self._call("GET", f"batches/{name}", read_batch, if_absent=lambda: None)
-        )
+        try:
+            return await self._retry(lambda: self._call("GET", f"batches/{name}", read_batch))
+        except MissingFeatureError:
+            return None
 
     async def find(self, file: str) -> Batch | None:
         """The batch created from a file, among the newest `PAGE * PAGES`."""
-        after: dict[str, str] = {}
+        params = {"limit": str(PAGE)}
         for _ in range(PAGES):
-            params = {"limit": str(PAGE), **after}
-            rows, more = await self._retry(
-                lambda params=params: self._call(
-                    "GET", "batches", read_page, if_absent=lambda: ([], False), params=params
-                )  # type: ignore[misc]
-            )
+            try:
+                rows, more = await self._retry(lambda: self._call("GET", "batches", read_page, params=params))
+            except MissingFeatureError:
+                return None
             for batch in rows:
                 if batch.source == file:
                     return batch
             if not more or not rows:
                 return None
-            after = {"after": rows[-1].id}
+            params["after"] = rows[-1].id
         return None
 
     async def download(self, file: str, to: Path, *, requests: int = 0) -> None:
-        """Download a result file with the replies to `requests` requests."""
+        """Download a result file with the replies to `requests` requests, with secrets removed."""
         limit = min(max(MIN_RESULT_BYTES, requests * REPLY_BYTES), RESULT_BYTES)
 
-        async def once() -> Path | Fault:
-            # Some providers redirect to another host; aiohttp does not send the key there.
-            return await self._call(
-                "GET",
-                f"files/{file}/content",
-                lambda _: to,
-                save_to=to,
-                limit=limit,
-                allow_redirects=True,
-                timeout=TRANSFER_TIMEOUT,
-            )
+        async def save(response: aiohttp.ClientResponse) -> None:
+            scrubber = StreamScrubber(self._endpoint.secrets(failed=False))
+            with to.open("wb") as results:
+                async for part in limited(response, limit):
+                    results.write(scrubber.feed(part))
+                results.write(scrubber.end())
 
-        await self._retry(once)
+        # Some providers redirect to another host; aiohttp does not send the key there.
+        more: dict[str, Any] = {"allow_redirects": True, "timeout": TRANSFER_TIMEOUT}
+        await self._retry(lambda: self._call("GET", f"files/{file}/content", bool, save=save, **more))
 
     async def _retry(self, once: Callable[[], Coroutine[Any, Any, T | Fault]]) -> T:
         """Retry until the call succeeds or a retry is pointless."""
-        tries = Attempts(self._retries, self._rng)
-        while True:
-            outcome = await once()
-            if not isinstance(outcome, Fault):
-                return outcome
+        tries = Attempts(self._retries, Random())
+        while isinstance(outcome := await once(), Fault):
             pause = None
             if outcome.retry:
                 pause = tries.pause(
@@ -327,6 +209,7 @@ class Batches:
             if pause is None:
                 raise outcome.error
             await asyncio.sleep(pause)
+        return outcome
 
     async def _call(
         self,
@@ -334,20 +217,19 @@ class Batches:
         path: str,
         read: Callable[[Any], T],
         *,
-        save_to: Path | None = None,
-        limit: int = REPLY_BYTES,
-        if_absent: Callable[[], T] | None = None,
+        save: Callable[[aiohttp.ClientResponse], Awaitable[None]] | None = None,
         **more: Any,
     ) -> T | Fault:
-        """Make one call; the reply is parsed, or saved to a file."""
+        """Make one call; its reply is saved, or parsed by `read`."""
         where = self.address
         try:
             async with self._endpoint.call(verb, path, **more) as response:
-                if response.status == 200 and save_to is not None:
-                    await self._save(response, save_to, limit)
-                    return read(None)
                 status, headers = response.status, response.headers
-                payload = await (read_body(response, limit) if 200 <= status < 300 else read_start(response))
+                fine = 200 <= status < 300
+                if fine and save is not None:
+                    await save(response)
+                    return read(None)
+                payload = await (read_body(response, REPLY_BYTES) if fine else read_start(response))
         except OversizedReplyError as error:
             return faults.oversized(where, error.limit)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -356,32 +238,16 @@ class Batches:
             return faults.broken_off(where, "no reply in time")
         except (aiohttp.ClientError, OSError) as error:
             return faults.broken_off(where, type(error).__name__)
-        if status in _ABSENT and if_absent is not None:
-            return if_absent()
-        return self._read(status, headers, payload, read, path)
-
-    def _read(
-        self, status: int, headers: Mapping[str, str], payload: bytes, read: Callable[[Any], T], path: str
-    ) -> T | Fault:
-        where = self.address
         if status in _ABSENT:
             message = (
-                f"{where} has no Batch API (status {status} at /{path}): run its own batch program on the "
-                "files of caps batch prepare, or use --engine local"
+                f"{where} has no Batch API (status {status} at /{path}): give --batch-dir DIR to write files "
+                "for its own batch program, or use --engine local"
             )
             return Fault(MissingFeatureError(message), retry=False)
-        if not 200 <= status < 300:
+        if not fine:
             reply = self._endpoint.quotable(payload)
             return faults.refused(status, reply, headers, address=where, model=self._model, now=time.time())
         try:
             return read(decode(self._endpoint.scrub(payload)))
         except ValueError as error:
             return faults.garbled(where, f"{error} at /{path}")
-
-    async def _save(self, response: aiohttp.ClientResponse, path: Path, limit: int) -> None:
-        """Write a body to a file, with secrets removed."""
-        scrubber = StreamScrubber(self._endpoint.secrets(failed=False))
-        with path.open("wb") as file:
-            async for part in limited(response, limit):
-                file.write(scrubber.feed(part))
-            file.write(scrubber.end())

@@ -1,7 +1,7 @@
 """Failed requests: the error for the user, whether a retry may help, and how long to wait."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -252,61 +252,3 @@ def _short(value: object) -> str:
         return "what cannot be shown"
     text = " ".join(printable(text, _QUOTED).split())
     return text if len(text) <= 300 else text[:300] + " …"
-
-
-# --- Failed requests of batches ---
-#
-# * A permanent refusal (too long for the context) is given up at once.
-# * A transient failure (server error, garbled reply) goes into the next file, at most `tries` times in all.
-# * A request that was never run (expired, cancelled), or was refused because of the account or the model, is
-#   not counted.
-
-AFFECTS_ALL = (AccessError, UnknownModelError)  # every other request would fail too
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """One failed item: its request, id and reason; whether it `counts` as a try and whether it is `final`."""
-
-    key: str
-    item: str
-    cause: str
-    said: str
-    counts: bool
-    final: bool
-
-    @classmethod
-    def of(cls, key: str, item: str, fault: Fault) -> "Failure":
-        """The failure that a fault means for the request."""
-        excused = not fault.seen or fault.renamed or isinstance(fault.error, AFFECTS_ALL)
-        return cls(key, item, fault.error.cause, str(fault.error), not excused, not (excused or fault.retry))
-
-
-class Failures:
-    """All failures of a run; an item reported twice counts once."""
-
-    def __init__(self, tries: int, known: Iterable[Failure] = ()) -> None:
-        self._tries = tries
-        self._items: dict[str, dict[str, Failure]] = {}
-        for failure in known:
-            self.add(failure)
-
-    def add(self, failure: Failure) -> bool:
-        """Record a failure; False if it is already known."""
-        items = self._items.setdefault(failure.key, {})
-        new = failure.item not in items
-        items.setdefault(failure.item, failure)
-        return new
-
-    def returned(self, key: str) -> int:
-        """How many failed items of a request were returned."""
-        return len(self._items.get(key, ()))
-
-    def given_up(self, key: str) -> ModelError | None:
-        """Why a request is given up, or None if it is not."""
-        counted = [one for one in self._items.get(key, {}).values() if one.counts]
-        if not counted or not (counted[-1].final or len(counted) >= self._tries):
-            return None
-        error = ModelError(counted[-1].said, attempts=len(counted))
-        error.cause = counted[-1].cause
-        return error

@@ -28,7 +28,6 @@ from caps.reports.report import (
     status,
 )
 from caps.reports.run_page import dollars, run_rows
-from caps.runs.batch_progress import BatchWatch
 from caps.runs.folder import PROGRESS_FILE
 from caps.runs.progress_file import read_progress
 from caps.runs.rebuild import RebuiltRun
@@ -50,7 +49,6 @@ class LiveReport:
 
     def __init__(self, path: Path, open_run: OpenRun, *, poll_seconds: float = POLL_SECONDS) -> None:
         self._path, self._open_run, self._poll_seconds = path, open_run, poll_seconds
-        self._batch = BatchWatch(path)
         self._stack, self._lock = ExitStack(), Lock()
         self._cached: tuple[tuple[Any, ...], RunReport] | None = None
 
@@ -117,20 +115,14 @@ class LiveReport:
     def _progress(self) -> dict[str, Any] | None:
         """How far the run is, with its rate and the remaining time."""
         row = read_progress(self._path)
-        if row is None and self._kind() == "waiting":
-            row = self._batch.read()
         if row is None:
             return None
         now, started = row["updated"], row["started"]
         elapsed = max(now - started, 1e-9)
-        # The answers of a batch come at once: it is as fast as it was until the latest of them.
-        measured = elapsed if row.get("latest") is None else max(row["latest"] - started, 1.0)
-        rate = (row["done"] - row["done_before"]) / measured
+        rate = (row["done"] - row["done_before"]) / elapsed
         left = None if row["total"] is None else row["total"] - row["done"]
         money = None if row["usd"] is None else dollars(row["usd"])
         words = {
-            "files sent": number(row["files"], 0) if "files" in row else None,
-            "failed, to be sent again": number(row["failed"], 0) if row.get("failed") else None,
             "rate": f"{number(rate * 60, 1)} a minute" if rate else None,
             "elapsed": duration(elapsed),
             "remaining": duration(left / rate) if rate and left else None,
@@ -144,7 +136,6 @@ class LiveReport:
             "facts": [(name, text) for name, text in words.items() if text is not None],
             "playing": [visible(name) for name in row["playing"]], "in_play": row["in_play"],
             "silent": f"no news for {duration(silent)}" if silent > SILENT_SECONDS else "",
-            "note": visible(row.get("note", "")),
         }  # fmt: skip
 
     def _html(self) -> str:
@@ -163,10 +154,7 @@ class LiveReport:
             f"Waiting for the run in {name}",
             "It appears here as soon as its first case is decided.",
         )
-        if self._batch.read() is not None:
-            title = f"Batch run in {name}"
-            words = "It goes through batch files; the cases appear when the last answers have been read."
-        elif not (self._path / "run.json").is_file():
+        if not (self._path / "run.json").is_file():
             words = "It appears here as soon as it begins. Start it with --out and this folder."
         about = el("p", words, class_="lead")
         return Page(

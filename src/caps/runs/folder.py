@@ -1,14 +1,13 @@
-"""Run folders: configuration, selections and judge calls, also of runs through batch files.
+"""Run folders: configuration, selections and judge calls.
 
 `run.json` is written at the start and again at the end. `selections.jsonl` and `rulings.jsonl` grow during
 the run. `judge.json` holds the judge profile if the run was calibrated.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -16,15 +15,13 @@ from typing import IO, Any
 
 import msgspec
 
-from caps.core.errors import InputError, SettingError
+from caps.core.errors import InputError
 from caps.core.text import plural
 from caps.core.types import Ask, Case, Unanswered, Usage
 from caps.datasets.case_files import write_case
 from caps.datasets.verdicts import Recorded, text_digest
 from caps.engines.base import Outcome
 from caps.files import FolderLock, append_file, file_errors, is_own_output, split_paths, write_file
-from caps.journal.store import Journal
-from caps.models.faults import Failure, Failures
 from caps.runner import Runner
 from caps.runs.result_lines import Line, answer_of, ask_of, json_lines, ruling_lines, unanswered_in
 from caps.runs.run_file import RunFile, new_run_file, read_regular_file, read_run_file
@@ -42,7 +39,7 @@ class RunFolder:
     write, it is refused; `force` overwrites the other run and leaves all other files alone.
     """
 
-    def __init__(self, path: Path, file: RunFile, *, force: bool = False, lock: bool = True) -> None:
+    def __init__(self, path: Path, file: RunFile, *, force: bool = False) -> None:
         self._path = path
         self._file = replace(file, cases_file=fingerprint(file.cases))
         self._files: list[IO[bytes]] = []
@@ -50,8 +47,7 @@ class RunFolder:
         with file_errors(f"--out {path}"), ExitStack() as on_failure:
             on_failure.callback(self._stack.close)
             path.mkdir(parents=True, exist_ok=True)
-            if lock:
-                self._stack.enter_context(FolderLock(path))
+            self._stack.enter_context(FolderLock(path))
             if not force:
                 refuse_other_run(path, self._file)
             if force and run_difference(path, self._file):
@@ -383,143 +379,3 @@ def _read_lines(path: Path) -> list[Line]:
     """Read complete lines; a killed run may leave half a line at the end."""
     whole = read_regular_file(path).rpartition(b"\n")[0]
     return [msgspec.json.decode(line) for line in whole.splitlines() if line]
-
-
-FAILED = "failed.jsonl"
-OWN = (FAILED, "selections.jsonl", "rulings.jsonl")
-ABSORBED = "absorbed.json"
-_STEP = re.compile(r"step-(\d+)(?:-(\d+))?\.jsonl")
-
-
-class BatchFolder:
-    """The folder of a run through batch files: a run folder with request and result files.
-
-    `run.json` holds everything that later commands need. `step-001.jsonl` and so on are request files for the
-    provider; every other `.jsonl` file is taken for results. `failed.jsonl` lists failed items and
-    `absorbed.json` the imported result files, by size and time.
-
-    A request file is *pending* until the first of its results arrives; until then its requests are not
-    written again. After that, its unanswered requests are written again like any others.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @property
-    def exists(self) -> bool:
-        """Whether the folder holds a run."""
-        return (self.path / "run.json").is_file()
-
-    def begin(self, file: RunFile, *, force: bool = False) -> None:
-        """Write the run file; without `force`, refuse the folder of another run."""
-        if self.exists and not force:
-            before = self.file()
-            different = file.difference(before) or ("cases" if before.cases != file.cases else "")
-            different = different or ("limit" if before.limit != file.limit else "")
-            if different:
-                raise SettingError(
-                    f"{self.path} holds a run with another {different!r}: name another --out, continue "
-                    f"it with  caps batch prepare {self.path}  or overwrite it with --force"
-                )
-            return
-        with file_errors(f"--out {self.path}"):
-            self.path.mkdir(parents=True, exist_ok=True)
-            with FolderLock(self.path):
-                if not force:
-                    refuse_other_run(self.path, file)
-                file.write(self.path)
-
-    def file(self) -> RunFile:
-        """Read the run file."""
-        try:
-            return read_run_file(self.path)
-        except (OSError, msgspec.MsgspecError) as error:
-            raise InputError(
-                f"{self.path}: not a batch folder ({error}); create one with caps batch prepare CASES --out"
-            ) from None
-
-    def rename_limit(self, name: str) -> None:
-        """Change the name of the token limit in later requests."""
-        replace(self.file(), batch={"limit_name": name}).write(self.path)
-
-    def steps(self) -> list[Path]:
-        """List the request files, oldest first."""
-        matches = [(match, path) for path in self.path.iterdir() if (match := _STEP.fullmatch(path.name))]
-        return [
-            path for _, path in sorted(matches, key=lambda one: [int(part or 0) for part in one[0].groups()])
-        ]
-
-    def next_step(self) -> str:
-        """Return the name of the next request file."""
-        numbers = [int(match[1]) for path in self.steps() if (match := _STEP.fullmatch(path.name))]
-        return f"step-{max(numbers, default=0) + 1:03d}"
-
-    def results(self) -> list[Path]:
-        """List files that may hold results."""
-        steps = set(self.steps())
-        files = [path for ending in ("*.jsonl", "*.jsonl.gz") for path in self.path.glob(ending)]
-        return sorted(path for path in files if path not in steps and path.name not in OWN)
-
-    def new_results(self) -> list[Path]:
-        """List result files that are new or have changed since they were imported."""
-        imported = self._imported()
-        return [path for path in self.results() if imported.get(path.name) != _size_and_time(path)]
-
-    def mark_imported(self, files: Iterable[Path]) -> None:
-        """Record which files of this folder have been imported."""
-        names = {path.name for path in files if path.resolve().parent == self.path.resolve()}
-        new = {path.name: _size_and_time(path) for path in self.results() if path.name in names}
-        write_file(self.path / ABSORBED, msgspec.json.encode(self._imported() | new))
-
-    def _imported(self) -> dict[str, list[int]]:
-        try:
-            return msgspec.json.decode((self.path / ABSORBED).read_bytes(), type=dict[str, list[int]])
-        except (OSError, msgspec.MsgspecError):
-            return {}  # importing a file twice is harmless
-
-    def sent_keys(self) -> set[str]:
-        """Return the keys of all requests in the request files."""
-        return {key for path in self.steps() for key in _keys(path)}
-
-    def pending(self, journal: Journal, failures: Failures) -> dict[Path, set[str]]:
-        """Return the request files without any result so far, with their keys."""
-        times: Counter[str] = Counter()
-        pending: dict[Path, set[str]] = {}
-        for path in self.steps():
-            keys = set(_keys(path))
-            times.update(keys)
-            if not journal.stamps(keys) and all(failures.returned(key) < times[key] for key in keys):
-                pending[path] = keys
-        return pending
-
-    def failures(self, tries: int) -> Failures:
-        """Read the failed items."""
-        try:
-            rows = (self.path / FAILED).read_bytes().splitlines()
-            return Failures(tries, [msgspec.json.decode(row, type=Failure) for row in rows if row])
-        except FileNotFoundError:
-            return Failures(tries)
-        except (OSError, msgspec.MsgspecError) as error:
-            raise InputError(
-                f"{self.path / FAILED}: {error}; delete the file to send the failed requests again"
-            ) from None
-
-    def add_failures(self, failures: list[Failure]) -> None:
-        """Append failed items."""
-        if failures:
-            with file_errors(str(self.path / FAILED)), append_file(self.path / FAILED) as file:
-                file.writelines(msgspec.json.encode(asdict(one)) + b"\n" for one in failures)
-
-
-def _size_and_time(path: Path) -> list[int]:
-    stat = path.stat()
-    return [stat.st_size, stat.st_mtime_ns]
-
-
-def _keys(path: Path) -> Iterator[str]:
-    from caps.models.batch_api import parse_key  # noqa: PLC0415
-
-    with path.open("rb") as file:
-        for line in file:
-            if (key := parse_key(line)) is not None:
-                yield key

@@ -42,10 +42,9 @@ DECIDING = (
 class RunFile:
     """The configuration and input of a run, and its summary once it has ended.
 
-    `findings` names the finder of each domain, `prompt_digests` holds a digest of each template, `batch` the
-    further settings of a run through batch files, and `cases_file` size and digest of the input. `shard` is
-    the part of the cases that this run takes, such as 2/4. `started` is when the run began, in seconds since
-    1970; a run that goes on keeps it.
+    `findings` names the finder of each domain, `prompt_digests` holds a digest of each template, and
+    `cases_file` size and digest of the input. `shard` is the part of the cases that this run takes, such as
+    2/4. `started` is when the run began, in seconds since 1970; a run that goes on keeps it.
     """
 
     config: RunConfig
@@ -57,7 +56,6 @@ class RunFile:
     versions: Mapping[str, str] = field(default_factory=dict)
     calibration: Mapping[str, Any] | None = None
     cases_file: Mapping[str, Any] | None = None
-    batch: Mapping[str, Any] | None = None
     summary: Mapping[str, Any] = field(default_factory=dict)
     started: float = 0.0
 
@@ -90,8 +88,6 @@ class RunFile:
     def difference(self, other: "RunFile") -> str:
         """Name the first setting in which two runs differ; empty if there is none."""
         ours, theirs = self.config, other.config
-        if (self.batch is None) != (other.batch is None):
-            return "engine"
         if judges_of(ours) != judges_of(theirs):
             return "model"
         if list(map(_deciding, ours.judges)) != list(map(_deciding, theirs.judges)):

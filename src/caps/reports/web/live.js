@@ -9,7 +9,6 @@ function progressView(news) {
   line.append(make("b", `${count} ${news.what}`));
   for (const [name, text] of news.facts) line.append(make("span", `${name} ${text}`));
   box.append(bar, line);
-  if (news.note) box.append(make("p", news.note, { class: "note" }));
   if (news.silent) box.append(make("p", news.silent, { class: "note bad" }));
   if (news.in_play) {
     const shown = news.playing.slice(0, 12), rest = news.in_play - shown.length;
