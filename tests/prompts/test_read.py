@@ -449,7 +449,8 @@ def test_no_reply_makes_the_reader_raise(text, truncated, nonce, code, imitated)
 
 
 PIECES = ("<winner>", "<", "< ", "</think>", "<think>\n", ">\n", "best: ", "(", "1", "\n", " ", "\\boxed{", "[[", "{", '{"winner": "A"}',
-          "rating A: ", "winner: A ", "Winner: A\n", "\u2060", "```\n", "<winner>A-k7f3</winner>", "wait ", "it is ", "&lt;", "- ")  # fmt: skip
+          "rating A: ", "winner: A ", "Winner: A\n", "\u2060", "```\n", "<winner>A-k7f3</winner>", "wait ", "it is ", "&lt;", "- ",
+          '{"winner": "x"}', '"winner"', "[[x]]", "\\boxed{x}", "winner: [\n", "~~~\n", "é", "候", "Ａ")  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", PIECES)

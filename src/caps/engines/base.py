@@ -298,13 +298,15 @@ class CaseRun:
             outcome.asked_characters += self._sizes.estimate(ask)
         pair = isinstance(ask, Pairing)
         outcome.ledger.record(stage, ask.level, usages, statement=self.prepared.statement, pair=pair)
-        unreadable = (attempt.cause or "" for attempt in ruling.attempts if attempt.how == UNREAD)
-        outcome.ledger.unreadable.update(unreadable)
+        for attempt in ruling.attempts:
+            if attempt.how == UNREAD:
+                outcome.ledger.unreadable[attempt.cause or ""] += 1
         if ruling.malformed is not None:
             outcome.ledger.malformed[ruling.malformed] += 1
         if ruling.unanswered is not None:
             outcome.ledger.unanswered[ruling.unanswered] += 1
-        outcome.ledger.substituted.update(ruling.substituted)
+        if ruling.substituted:
+            outcome.ledger.substituted.update(ruling.substituted)
         if (shortage := ruling.shortage) is not None and shortage.setting:
             outcome.ledger.block(shortage.setting, shortage.reserves, shortage.left)
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from itertools import count
 from typing import TypeAlias
 
-from caps.prompts.letters import JOINER, plainly, visible
+from caps.prompts.letters import JOINER, small_letters, unusual, visible
 
 Quoting: TypeAlias = Callable[[str, str], str]
 
@@ -67,8 +67,7 @@ _RARE_SIGNS = ("◁", "]~", "]<]", "]!", "[e~", ">>", "ssistantfinal")
 # however they are decorated.
 _TAG = re.compile(
     r"[<\[](?=[\s/]{0,8}(?:winner|confidence|best|rating[ _-]?[ab]?)[\s/\\]{0,8}[>\]]"
-    r"|<<[ \t]{0,8}/?(?:BEGIN|END))",
-    re.IGNORECASE,
+    r"|<<[ \t]{0,8}/?(?:begin|end))"
 )
 _HEADING = re.compile(
     r"^(?:[^\w\n]|_)*+(?=(?:task|problem|output format|evaluation guidelines|rating rules|instructions?"
@@ -97,7 +96,7 @@ def code_for(nonce: str, texts: Iterable[str]) -> str:
     It is the same for every call of a case, and longer if the texts contain all shorter ones.
     """
     attempts = (_code(sha256(f"{nonce}/{k}".encode()).digest(), _MIN_LENGTH + k // 8) for k in count())
-    return _absent(attempts, (form for text in texts for form in (text, visible(text))))
+    return _absent(attempts, (form for text in texts for form in (text, visible(text, unusual(text)))))
 
 
 def show(text: str, nonce: str) -> str:
@@ -126,9 +125,9 @@ def quote(text: str, nonce: str) -> str:
     without a code, which cannot tell a verdict from a text that the judge repeats.
     """
     text = show(text, nonce)
-    # A tag in full-width letters is read too, so it is found in the plain text, which has the same positions.
+    # A tag in capitals or full-width letters is read too. Positions are the same in small letters.
     pieces, at = list[str](), 0
-    for tag in _TAG.finditer(plainly(text)):
+    for tag in _TAG.finditer(small_letters(text)):
         pieces += text[at : tag.end()], JOINER
         at = tag.end()
     return _HEADING.sub(_break, "".join([*pieces, text[at:]]))

@@ -25,17 +25,18 @@ Rules that must not be broken:
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from caps.core.types import Ask, Group, Pairing, Pick, Rating, Solo, Verdict
-from caps.prompts.letters import plainly, visible
+from caps.prompts.letters import small_letters, unusual, visible
 
 How = Literal["tags", "json", "plain", "none"]
 Imitation: TypeAlias = Literal["verdict", "retraction", "thought"]
 """What a judge that repeats a text could be taken to do: to decide, to take back, to think."""
 
-# --- The table of forms ---
+# --- The table of forms, in small letters ---
 
 _NOUN = r"(?:(?:candidate|solution|submission|response|answer|option|program)[ _]?#?)?"
 _RATED = r"([0-9]{1,2}(?:[.,][0-9]{1,2})?)(?: ?/ ?10| out of 10)?"
@@ -55,63 +56,76 @@ _LINE_NAMES = {
     "rating_b": ("rating_b", "rating b", "rating-b"),
 }
 _PUT_BEFORE = r"(?:(?:final|overall|my|the) ){0,2}"  # a name on a line
-_TEX = re.compile(r"\\(?:boxed|text(?:bf|it|tt|rm)?|math(?:rm|bf))(?![a-z])", re.IGNORECASE)
+_TEX_NAME = r"\\(?:boxed|text(?:bf|it|tt|rm)?|math(?:rm|bf))(?![a-z])"
+_TEX = re.compile(_TEX_NAME)
 _AROUND = " \t\r\n*_`~\"'“”„‘’«»()[]{}$.,;:!#|\\<>"  # a label
 _DASHES = "-–—"
-_BESIDE = r"(?:[^\w]|_)"
 
 _TAG = re.compile(
     r"[<\[][ \t]{0,4}(winner|confidence|best|rating[ _-][ab]|rating|criterion_[0-9]{1,2})[ \t]{0,4}\\?[>\]]"
     r"\s{0,8}+([^<\[\n]{0,80}+)"
     # Closed by another opening tag only directly behind the label: the next line may be the judge's verdict.
-    r"(?P<closed>(?<![>\]\s])<\1>|\s{0,8}+(?:[<\[][ \t]{0,4}/[ \t]{0,4}[\w -]{1,14}\\?[>\]]|(?=<)))?",
-    re.IGNORECASE,
+    r"(?P<closed>(?<![>\]\s])<\1>|\s{0,8}+(?:[<\[][ \t]{0,4}/[ \t]{0,4}[\w -]{1,14}\\?[>\]]|(?=<)))?"
 )
 _LINE = re.compile(
     rf"^[^\w\n\"'{{}}]{{0,12}}(?:[0-9]{{1,2}}[.)][^\w\n\"']{{1,8}})?{_PUT_BEFORE}[*_`]{{0,4}}"
     r"(winner|verdict|confidence|best candidate|best|rating[ _-][ab]|rating)[^\w\n:]{0,8}:"
     r"([^<\n]{1,60})(?P<closed>(?=\n))?$",
-    re.IGNORECASE | re.MULTILINE,
+    re.MULTILINE,
 )
-_OBJECT = re.compile(r"\{[^{}]{1,4000}\}")
-_BOX = re.compile(r"\\boxed ?\{((?:[^{}\n]|\{[^{}\n]{0,20}\}){1,40})\}|\[\[([^\[\]\n]{1,40})\]\]")
+_LONGEST_BRACES = 4000  # characters of an object beside prose
+_BOX = re.compile(r"\\boxed ?\{((?:[^{}\n]{1,40}+|\{[^{}\n]{0,20}+\}){1,8}+)\}|\[\[([^\[\]\n]{1,40}+)\]\]")
 # What may stand before a tag on its line.
 _LEAD = re.compile(
     rf"(?:[0-9]{{1,2}}[.)]\W{{0,8}})?"
-    rf"(?:{_PUT_BEFORE}(?:winner|verdict|answer|confidence|rating(?: [ab])?|best(?: candidate)?))?",
-    re.IGNORECASE,
+    rf"(?:{_PUT_BEFORE}(?:winner|verdict|answer|confidence|rating(?: [ab])?|best(?: candidate)?))?"
 )
+_NAMES = ("winner", "verdict", "rating", "best", "confidence")  # a text without them has no form but a box
+# A reply with more of these names is read at its ends and around the code; one with more fences is all code.
+_MOST_NAMES, _MOST_FENCES, _MOST_CODES = 250, 500, 10
+_AROUND_CODE, _AT_ENDS = 300, 1000  # characters
+# Texts shown with more different characters, escapes or boxes could be taken for anything.
+_MOST_SIGNS, _MOST_ESCAPES, _MOST_BOXES = 4096, 4000, 500
 
 # Thoughts: Qwen and R1, Kimi, Magistral, harmony (GPT-OSS), and harmony with its tokens stripped.
 _THOUGHT_BEGINS = re.compile(
-    r"^[ \t]{0,8}(?:<(?:think|thinking|thought|reasoning)>|◁think▷|\[THINK\])"
+    r"^[ \t]{0,8}(?:<(?:think|thinking|thought|reasoning)>|◁think▷|\[think\])"
     r"|<\|channel\|>(?:analysis|commentary)",
-    re.IGNORECASE | re.MULTILINE,
+    re.MULTILINE,
 )
 _THOUGHT_ENDS = re.compile(
-    r"</(?:think|thinking|thought|reasoning)>|◁/think▷|\[/THINK\]"
-    r"|<\|channel\|>final[^<\n]{0,40}<\|message\|>|assistantfinal",
-    re.IGNORECASE,
+    r"</(?:think|thinking|thought|reasoning)>|◁/think▷|\[/think\]"
+    r"|<\|channel\|>final[^<\n]{0,40}<\|message\|>|assistantfinal"
 )
 _THOUGHT_HINTS = ("think", "thought", "reasoning", "<|channel|>", "assistantfinal")
 
 _TAKES_BACK = re.compile(
-    r"\b(?:wait|hold on|hmm+|actually|correction|reconsider\w*|mistaken?|on (?:second thoughts?|reflection)"
-    r"|i (?:was|am) (?:wrong|not sure)|i made an? error|(?:that|this|it) (?:is|was) (?:wrong|incorrect)"
-    r"|i take (?:it|that|this) back|chang(?:e|ed|ing) my (?:mind|verdict)|i must correct)\b",
-    re.IGNORECASE,
+    r"(?=[achimortw])\b(?:wait|hold on|hmm+|actually|correction|reconsider\w*|mistaken?"
+    r"|on (?:second thoughts?|reflection)|i (?:was|am) (?:wrong|not sure)|i made an? error"
+    r"|(?:that|this|it) (?:is|was) (?:wrong|incorrect)|i take (?:it|that|this) back"
+    r"|chang(?:e|ed|ing) my (?:mind|verdict)|i must correct)\b"
 )
 _REFUSAL = re.compile(
-    r"\b(?:i|we)(?: am|['’]m| are)? (?:(?:really )?sorry\b|must decline\b"
+    r"(?=[iw])\b(?:i|we)(?: am|['’]m| are)? (?:(?:really )?sorry\b|must decline\b"
     r"|(?:can ?not|can['’]t|won['’]t|will not|unable to|not able to) "
-    r"(?:assist|help|comply|provide|answer|judge|evaluate|compare|do|rate|fulfill|continue|engage)\b)",
-    re.IGNORECASE,
+    r"(?:assist|help|comply|provide|answer|judge|evaluate|compare|do|rate|fulfill|continue|engage)\b)"
 )
 _WORD = re.compile(r"[^\W_]")
 _CUT_TAG = re.compile(r"[<\[][^<>\[\]\n]{0,40}$")
 _TURN_ENDS = re.compile(r"(?:<\|[\w ]{1,20}\|>|</s>|<end_of_turn>)\s*\Z")
 _CODE_FENCE = re.compile(r"^[ \t]{0,8}(?:`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 _LONGEST_OBJECT = 400_000  # characters
+
+# The end of a reply exactly as prompts ask for it, by the fields that decide.
+_AS_ASKED = {
+    ("winner",): r"<winner>(A|B|TIE)-(?P<code>\w+)</winner>\n<confidence>(HIGH|LOW)</confidence>\s*",
+    ("rating_a", "rating_b"): (
+        r"<rating_A>(10|[1-9])-(?P<code>\w+)</rating_A>\n<rating_B>(10|[1-9])-(?P=code)</rating_B>\s*"
+    ),
+    ("rating",): r"<rating>(10|[1-9])-(?P<code>\w+)</rating>\s*",
+    ("best",): r"<best>([1-9][0-9]{0,3})-(?P<code>\w+)</best>\s*",
+}
+_ASKED = {fields: (form[: form.index(">") + 1], re.compile(form)) for fields, form in _AS_ASKED.items()}
 
 # The paper's table: a winner and a confidence become two ratings from 1 to 10.
 RATINGS = {
@@ -139,6 +153,25 @@ class Reading(NamedTuple):
     confidence: str | None = None
     bound: bool = False
     places: tuple[int, ...] = ()
+
+    def decided(self, ask: Ask, *labels: str) -> "Reading | None":
+        """The same with the answer that the labels give to an ask; None if it has no such candidate.
+
+        The labels of a pair are its winner and the confidence.
+        """
+        if isinstance(ask, Group):
+            place = int(labels[0])
+            return (
+                self._replace(answer=Pick(ask.entrants[place - 1]))
+                if 1 <= place <= len(ask.entrants)
+                else None
+            )
+        if isinstance(ask, Solo):
+            return self._replace(answer=Rating(float(labels[0])))
+        if ask.dialect == "ratings":
+            return self._replace(answer=Verdict(*map(float, labels)))
+        winner, confidence = labels
+        return self._replace(answer=verdict_of(winner, confidence), winner=winner, confidence=confidence)
 
 
 class _Mark(NamedTuple):
@@ -185,9 +218,10 @@ def read_reply(
     `imitated` is what the texts shown could be mistaken for (`imitations`): the judge may have repeated them.
     Where the prompt asked for no code and a verdict is imitated, only tags count, which `quote` breaks up.
     """
-    if code is None and nonce in text.lower():  # with a code, nothing in an echo could count
-        text = _without_echoes(text, nonce)
-    spoken, unfinished = _without_thoughts(text, everywhere="thought" not in imitated)
+    spoken = small_letters(text)
+    if code is None and nonce in spoken:  # with a code, nothing in an echo could count
+        spoken = _without_echoes(spoken, nonce)
+    spoken, unfinished = _without_thoughts(spoken, everywhere="thought" not in imitated)
     reply = _Reply(ask, spoken, code, truncated=truncated)
     retractable = "retraction" not in imitated
     marks = reply.marks
@@ -210,21 +244,49 @@ def read_coded(ask: Ask, text: str, *, truncated: bool, code: str) -> Reading | 
 
     Most replies are such, and then nobody has to look for imitations in the candidates.
     """
-    lowered = text.lower()
+    reading = _read_as_asked(ask, text, code)
+    if reading is not None:
+        return reading
+    lowered = small_letters(text)
     if code not in lowered or any(map(lowered.__contains__, _THOUGHT_HINTS)):
         return None
-    reply = _Reply(ask, text, code, truncated=truncated)
+    reply = _Reply(ask, lowered, code, truncated=truncated)
     return None if reply.depends_on_what_was_shown else reply.answer(reply.marks, retractable=True)
 
 
+def _read_as_asked(ask: Ask, text: str, code: str) -> Reading | None:
+    """Read a reply that ends exactly as asked for, and has no name of a field and no thought before that."""
+    fields = fields_of(ask)
+    opening, form = _ASKED[fields]
+    start = text.rfind(opening)
+    end = form.fullmatch(text, start) if start >= 0 else None
+    before = text[: max(start, 0)]
+    if end is None or end["code"] != code or (before and not before.endswith("\n")):
+        return None
+    lowered = (before if before.isascii() else visible(before, unusual(before))).lower()
+    if any(map(lowered.__contains__, (*_NAMES, *_THOUGHT_HINTS))):
+        return None
+    labels = (1, 3) if form.groups == 3 else (1,)
+    places = tuple(map(end.start, labels[: len(fields)]))
+    return Reading(None, "tags", bound=True, places=places).decided(ask, *map(end.__getitem__, labels))
+
+
 def imitations(text: str, ask: Ask) -> tuple[Imitation, ...]:
-    """What a judge that repeats this text, or a part of it, could be taken to do."""
-    lowered = plainly(visible(text)).lower()
+    """What a judge that repeats this text, or a part of it, could be taken to do.
+
+    One that takes long to look through, because it has so many odd characters, could be taken for anything.
+    """
+    signs = unusual(text)
+    if len(signs) > _MOST_SIGNS or text.count("&") > _MOST_ESCAPES:
+        return get_args(Imitation)
+    lowered = visible(text, signs).lower()
     imitated: list[Imitation] = []
-    bare = _TEX.sub("", lowered) if "\\" in lowered else lowered
-    named = (pair for field in fields_of(ask) for pair in _NAMED[field])
-    if any(name in bare and form.search(bare) for name, form in named) or (
-        fields_of(ask) == ("winner",) and any(map(_boxed, _BOX.finditer(lowered)))
+    named = (form for field in fields_of(ask) for form in _NAMED[field])
+    boxes = list(islice(_BOX.finditer(lowered), _MOST_BOXES)) if fields_of(ask) == ("winner",) else []
+    if (
+        any(name in lowered and form.search(lowered) for name, form in named)
+        or any(map(_boxed, boxes))
+        or len(boxes) == _MOST_BOXES
     ):
         imitated.append("verdict")
     if _TAKES_BACK.search(lowered):
@@ -237,13 +299,16 @@ def imitations(text: str, ask: Ask) -> tuple[Imitation, ...]:
 
 
 # A name of a field and a label behind it, whatever form of the table they may be in.
+_BETWEEN = rf"(?:{_TEX_NAME}|[\W_])"
 _NAMED = {
     field: [
-        (name, re.compile(rf"{name}[^\w:>\]\"']{{0,8}}[:>\]\"']{_BESIDE}{{0,80}}+{label}(?![a-z0-9])"))
+        (name, re.compile(
+            rf"{name}(?:{_TEX_NAME}|[^\w:>\]\"']){{0,8}}[:>\]\"']{_BETWEEN}{{0,80}}+{label}(?![a-z0-9])"
+        ))
         for name in dict.fromkeys((field, *_LINE_NAMES.get(field, ())))
     ]
     for field, label in _LABELS.items()
-}
+}  # fmt: skip
 
 
 def _boxed(box: re.Match[str]) -> bool:
@@ -257,7 +322,7 @@ class _Reply:
         self._ask, self._code, self._truncated = ask, code, truncated
         self._fields = fields_of(ask)
         block = _only_block(spoken)
-        self._text = text = plainly(block or _TURN_ENDS.sub(_blanked, spoken))
+        self._text = text = block or _TURN_ENDS.sub(_blanked, spoken)
         self._fences = [] if block else _fences(text)
         marks = sorted(self._find(), key=lambda mark: mark.start)
         if text.lstrip().startswith("{") and json_object(text) is not None:
@@ -267,9 +332,11 @@ class _Reply:
 
     @property
     def depends_on_what_was_shown(self) -> bool:
-        """Whether a verdict lacks the code, or words may take one back: both may be repeated."""
-        unbound = any(mark.field in self._fields and not mark.bound for mark in self.marks)
-        return unbound or _TAKES_BACK.search(self._text) is not None
+        """Whether a verdict lacks the code, or words behind it may take it back: both may be repeated."""
+        verdicts = [mark for mark in self.marks if mark.field in self._fields]
+        if not all(mark.bound for mark in verdicts):
+            return True
+        return bool(verdicts) and _TAKES_BACK.search(self._text, verdicts[0].end) is not None
 
     def answer(self, marks: Sequence[_Mark], *, retractable: bool) -> Reading | None:
         """The answer that some of the marks give."""
@@ -283,45 +350,66 @@ class _Reply:
         labels = [mark.label or "" for mark in deciding]
         bound, places = all(mark.bound for mark in deciding), tuple(mark.at for mark in deciding)
         reading = Reading(None, deciding[-1].form, bound=bound, places=places)
-        if isinstance(self._ask, Group):
-            place = int(labels[0])
-            if not 1 <= place <= len(self._ask.entrants):
-                return None
-            return reading._replace(answer=Pick(self._ask.entrants[place - 1]))
-        if isinstance(self._ask, Solo):
-            return reading._replace(answer=Rating(float(labels[0])))
-        if self._ask.dialect == "ratings":
-            return reading._replace(answer=Verdict(*map(float, labels)))
-        winner, sure = labels[0], self._confidence(marks, deciding[0])
-        return reading._replace(answer=verdict_of(winner, sure), winner=winner, confidence=sure)
+        if self._fields == ("winner",):
+            labels.append(self._confidence(marks, deciding[0]))
+        return reading.decided(self._ask, *labels)
 
     def _find(self) -> Iterator[_Mark]:
         """All forms of the table, in no order."""
-        text, lowered = self._text, self._text.lower()
+        text, first = self._text, f'"{self._fields[0]}"'
         if self._fields == ("winner",):
             yield from self._box()
-        if not any(map(lowered.__contains__, ("winner", "verdict", "rating", "best", "confidence"))):
-            return
-        for tag in _TAG.finditer(text):
-            field = re.sub("[ -]", "_", tag[1].lower())
-            closed = tag["closed"] is not None
-            end = tag.end() if closed else tag.start(2) + len(tag[2].rstrip())
-            label = _read_label(field, tag[2], self._code)
-            at = tag.start(2) + label.at
-            yield _Mark(field, label.text, label.bound, "tags", tag.start(), end, at, closed=closed)
-        for line in _LINE.finditer(text):
-            name = line[1].lower()
-            field = next((field for field in self._fields if name in _LINE_NAMES.get(field, (field,))), name)
-            label = _read_label(field, line[2], self._code)
-            if label.text is None and not label.bound:
-                continue
-            alone = label.bound or ">" not in text[line.start() : line.start(1)]
-            at, closed = line.start(2) + label.at, line["closed"] is not None
+        for begin, stop in self._regions():
+            cut = None if stop == len(text) else stop  # what ends there may go on
+            for tag in _TAG.finditer(text, begin, stop):
+                if tag.end() != cut:
+                    yield self._tag(tag)
+            for line in _LINE.finditer(text, begin, stop):
+                if line.end() != cut:
+                    yield from self._line(line)
+            names = re.finditer(first, text[begin:stop]) if first in text else ()
+            for start, end in {self._braces(begin + name.start()) for name in names}:
+                yield from self._in_object(text[start:end], start)
+
+    def _tag(self, tag: re.Match[str]) -> _Mark:
+        field, closed = tag[1].replace(" ", "_").replace("-", "_"), tag["closed"] is not None
+        end = tag.end() if closed else tag.start(2) + len(tag[2].rstrip())
+        label = _read_label(field, tag[2], self._code)
+        at = tag.start(2) + label.at
+        return _Mark(field, label.text, label.bound, "tags", tag.start(), end, at, closed=closed)
+
+    def _line(self, line: re.Match[str]) -> Iterator[_Mark]:
+        name, closed = line[1], line["closed"] is not None
+        field = next((field for field in self._fields if name in _LINE_NAMES.get(field, (field,))), name)
+        label = _read_label(field, line[2], self._code)
+        if label.text is not None or label.bound:
+            alone = label.bound or ">" not in line[0][: line.start(1) - line.start()]
+            at = line.start(2) + label.at
             yield _Mark(field, label.text, label.bound, "plain", *line.span(), at, closed=closed, alone=alone)
-        if "{" in text:
-            for braces in _OBJECT.finditer(text):
-                if f'"{self._fields[0]}"' in braces[0].lower():
-                    yield from self._in_object(braces[0], braces.start())
+
+    def _regions(self) -> Iterable[tuple[int, int]]:
+        """Where forms are looked for: anywhere, or if that takes long, at both ends and around the code."""
+        text, code = self._text, self._code
+        count = sum(map(text.count, _NAMES))
+        if count <= _MOST_NAMES:
+            return [(0, len(text))] if count else []
+        places = [name.start() for name in re.finditer(re.escape(code), text)] if code else []
+        if len(places) > _MOST_CODES:
+            return []
+        ends = [(0, _AT_ENDS), (len(text) - _AT_ENDS, len(text))]
+        regions = list[tuple[int, int]]()
+        for begin, end in sorted([*ends, *((at - _AROUND_CODE, at + _AROUND_CODE) for at in places)]):
+            if regions and begin <= regions[-1][1]:
+                begin, _ = regions.pop()  # noqa: PLW2901
+            regions.append((max(0, begin), min(end, len(text))))
+        return regions
+
+    def _braces(self, at: int) -> tuple[int, int]:
+        """The braces around a place, without braces inside; nothing if they are far away."""
+        start = self._text.rfind("{", max(0, at - _LONGEST_BRACES), at)
+        end = self._text.find("}", at, start + _LONGEST_BRACES) + 1
+        inside = self._text[start + 1 : end - 1]
+        return (0, 0) if start < 0 or not end or "{" in inside or "}" in inside else (start, end)
 
     def _box(self) -> Iterator[_Mark]:
         """A box that is the last line."""
@@ -341,10 +429,10 @@ class _Reply:
         others = {name for field in self._fields for name in _LINE_NAMES.get(field, ())} - {*self._fields}
         if row is None or not row.keys() >= {*self._fields} or row.keys() & others:
             return
-        coded = self._code is not None and str(row.get("code")).strip().lower() == self._code
+        coded = self._code is not None and str(row.get("code")).strip() == self._code
         for field in (*self._fields, "confidence"):
             # The value must stand in the text as it is: an escape or a wide gap would hide it in a candidate.
-            spots = list(re.finditer(rf'(?<!\\)"{field}"\s{{0,8}}:\s{{0,8}}"?', text, re.IGNORECASE))
+            spots = list(re.finditer(rf'(?<!\\)"{field}"\s{{0,8}}:\s{{0,8}}"?', text))
             value = row.get(field)
             if len(spots) == 1 and isinstance(value, str) and text.startswith(value, spots[0].end()):
                 label = _read_label(field, value, self._code)
@@ -363,7 +451,7 @@ class _Reply:
             alone = alone and (mark.bound or ">" not in before)
             if alone:  # a name before a tag is part of it
                 mark = mark._replace(start=mark.start - len(before))
-        fenced = bisect_left(self._fences, mark.start) % 2 == 1
+        fenced = len(self._fences) > _MOST_FENCES or bisect_left(self._fences, mark.start) % 2 == 1
         return mark._replace(alone=alone and (mark.bound or not fenced))
 
     def _settled(self, marks: Sequence[_Mark], *, retractable: bool) -> _Mark | None:
@@ -423,8 +511,8 @@ def _read_label(field: str, content: str, code: str | None) -> _Label:
     words = _TEX.sub(_blanked, content) if "\\" in content else content
     at = len(words) - len(words.lstrip(_AROUND))
     words = words.strip(_AROUND)
-    bound = code is not None and code in words.lower()
-    if code is not None and words.lower().endswith(code):
+    bound = code is not None and code in words
+    if code is not None and words.endswith(code):
         words = words[: len(words) - len(code)].rstrip(_AROUND + _DASHES)
     form = _LABEL_FORMS.get(field)
     label = form.fullmatch(words) if form else None
@@ -436,7 +524,7 @@ def _read_label(field: str, content: str, code: str | None) -> _Label:
     return _Label(f"{max(1.0, value):g}" if value <= 10 else None, bound, at + label.start(1))
 
 
-_LABEL_FORMS = {field: re.compile(label, re.IGNORECASE) for field, label in _LABELS.items()}
+_LABEL_FORMS = {field: re.compile(label) for field, label in _LABELS.items()}
 
 
 def json_object(text: str) -> dict[str, Any] | None:
@@ -467,8 +555,7 @@ def _without_thoughts(text: str, *, everywhere: bool) -> tuple[str, bool]:
     `everywhere`: any mark of a thought is the judge's own. Otherwise a text shown contains one, and only a
     thought that the reply begins with is.
     """
-    lowered = text.lower()
-    if not any(map(lowered.__contains__, _THOUGHT_HINTS)):
+    if not any(map(text.__contains__, _THOUGHT_HINTS)):
         return text, False
     ends = [mark.end() for mark in _THOUGHT_ENDS.finditer(text)]
     if not everywhere:
@@ -484,10 +571,10 @@ def _without_thoughts(text: str, *, everywhere: bool) -> tuple[str, bool]:
 
 def _without_echoes(text: str, nonce: str) -> str:
     """Blank what a judge repeats with its fences, also if the beginning or the end is missing."""
-    form = rf"<<<[ \t]?(BEGIN|END) [^\n<>]{{1,40}} {re.escape(nonce)}[ \t]?>>>"
+    form = rf"<<<[ \t]?(begin|end) [^\n<>]{{1,40}} {re.escape(nonce)}[ \t]?>>>"
     pieces, at, opened = list[str](), 0, -1
-    for fence in re.finditer(form, text, re.IGNORECASE):
-        if fence[1].upper() == "BEGIN":
+    for fence in re.finditer(form, text):
+        if fence[1] == "begin":
             opened = fence.start() if opened < 0 else opened
             continue
         start = opened if opened >= 0 else at
@@ -502,7 +589,7 @@ def _fences(text: str) -> list[int]:
     if "```" not in text and "~~~" not in text:
         return []
     fences = list[int]()
-    for fence in _CODE_FENCE.finditer(text):
+    for fence in islice(_CODE_FENCE.finditer(text), 2 * _MOST_FENCES):
         if len(fences) % 2 == 0 or not fence[1].strip():  # a fence with a language closes nothing
             fences.append(fence.start())
     return fences[: len(fences) // 2 * 2]
@@ -510,8 +597,10 @@ def _fences(text: str) -> list[int]:
 
 def _only_block(text: str) -> str | None:
     """The inside of a code block that is all of a reply; positions do not change."""
+    if not text.lstrip().startswith(("```", "~~~")):
+        return None
     fences = _fences(text)
-    if len(fences) != 2 or text[: fences[0]].strip():
+    if len(fences) != 2:
         return None
     start, end = text.find("\n", fences[0]), fences[1]
     if text[end:].strip(" \t\n`~"):
