@@ -220,22 +220,17 @@ _SIGNATURES = {
     "math-final": Entry(
         "caps.evidence.signatures:math_final", "equal final answers, boxed or announced", "caps"
     ),
-    "code-behaviour": Entry(
-        "caps.evidence.signatures:code_behaviour", "equal output on the public examples and more", "caps"
-    ),
-    "math-equivalent": Entry(
-        "caps.evidence.signatures:math_equivalent", "final answers of equal value", "caps"
-    ),
     "patch-text": Entry(
         "caps.evidence.patches:patch_signature", "equal changed lines beside equal lines", "caps"
     ),
     "final-state": Entry("caps.evidence.trajectories:final_state", "equal final diffs or answers", "caps"),
-    "final-result": Entry(
-        "caps.evidence.trajectories:final_result", "equal files after the final diff", "caps"
-    ),
-    "patch-result": Entry("caps.evidence.patches:patch_result", "equal files after the patch", "caps"),
     "general-answer": Entry(
         "caps.evidence.signatures:general_answer", "equal JSON, tool calls or stated answers", "caps"
+    ),
+    "clusters": Entry(
+        "caps.evidence.signatures:cluster",
+        "equal output, value or files by the hard evidence, else equal by the signature of the domain",
+        "docs/design/0005",
     ),
 }
 SIGNATURES = Registry("signature", "caps.signatures", _SIGNATURES, {})

@@ -93,7 +93,8 @@ def test_the_same_cases_have_the_same_findings_alone_and_beside_busy_processes()
     first, without_examples, answers = ([one.found for one in case.candidates] for case in alone)
     assert [one.parses for one in first] == [one.parses for one in without_examples] == [True] * 17 + [False]
     assert len({one.cluster for one in first[:16]}) > 8
-    assert [one.cluster for one in answers] == ["like 0"] * 2 + ["like 2"] * 2 + ["like 4"] * 2 + ["like 6"]
+    clusters = [one.cluster for one in answers]
+    assert list(map(clusters.index, clusters)) == [0, 0, 2, 2, 4, 4, 6]
 
 
 def test_a_case_that_takes_too_much_processor_time_keeps_whole_rounds_only():

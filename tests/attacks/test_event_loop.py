@@ -461,7 +461,7 @@ def test_long_answers_are_compared_elsewhere_and_fall_into_the_same_classes():
             return [one.cluster for one in found], away.started
 
     clusters, started = asyncio.run(story())
-    assert clusters == [*(f"like {i}" for i in range(51)), "like 7", "like 50", "like 53"]
+    assert list(map(clusters.index, clusters)) == [*range(51), 7, 50, 53]
     assert started == 1
 
 

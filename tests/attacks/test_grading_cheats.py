@@ -3,12 +3,13 @@ than its tests can tell."""
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from caps.core.types import Candidate, Case, Problem
 from caps.evidence.entrants import describe
-from caps.evidence.profiles import profile_named, with_findings
+from caps.evidence.profiles import profile_named
 from caps.findings.base import Findings
 from caps.findings.programs import BehaviourFinder
 from sandboxing import case, grade, needs_bubblewrap
@@ -331,7 +332,7 @@ def signatures(one, *, found=True):
         finally:
             await findings.close()
 
-    evidence = describe(asyncio.run(look()), with_findings(profile_named(one.domain)), len)
+    evidence = describe(asyncio.run(look()), replace(profile_named(one.domain), clusters=True), len)
     return [entrant.signature for entrant in evidence.entrants]
 
 

@@ -304,7 +304,7 @@ def test_cases_are_looked_into_first_a_few_at_once_and_come_out_in_order():
     looking = Looking()
 
     async def collect():
-        prepare = make_prepare(None, {"signature": "math-equivalent"})
+        prepare = make_prepare(None, {"signature": "clusters"})
         engine = LocalEngine(WatchfulJudge(), prepare, capacity=lambda: 8, find=looking)
         return [outcome async for outcome in in_order(engine.run(cases(60), Caps(), seed=1))]
 

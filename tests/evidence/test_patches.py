@@ -10,7 +10,6 @@ from caps.evidence.patches import (
     PARTIAL_CHARACTERS,
     changes_of,
     patch_full,
-    patch_result,
     patch_signature,
     patch_summary,
     read_patch,
@@ -64,12 +63,6 @@ def test_what_is_no_patch_has_no_signature():
         signature(text)
         for text in ("", "--- a rule\n+++ another", "```python\nprint(1)\n```", '{"files": 3}')
     ] == [None] * 4
-
-
-def test_patches_with_the_same_result_are_equal_if_that_was_found():
-    one = Candidate(PATCH, found=Found(cluster="tree"))
-    other = Candidate(json.dumps({"files": {"shop/stock.py": AFTER}}), found=Found(cluster="tree"))
-    assert patch_result(one) == patch_result(other)
 
 
 def test_a_partial_view_has_files_sizes_headers_and_changed_lines_only():

@@ -1,9 +1,19 @@
+from dataclasses import replace
+
 import pytest
 
 from caps.core.errors import SettingError
-from caps.core.types import Candidate
-from caps.evidence.profiles import Profile, profile_named, signature_named, view_named, with_views
-from caps.registry import PROFILES, SIGNATURES, VIEWS, listing
+from caps.core.types import Candidate, Found
+from caps.evidence.profiles import (
+    Profile,
+    profile_for,
+    profile_named,
+    signature_named,
+    signature_of,
+    view_named,
+    with_views,
+)
+from caps.registry import DOMAINS, PROFILES, SIGNATURES, VIEWS, listing
 
 
 @pytest.mark.parametrize("name", PROFILES.table)
@@ -26,6 +36,20 @@ def test_the_thinking_form_of_a_profile_differs_in_its_partial_view_only(domain)
     assert with_views(plain, {"partial": "thinking"}) == Profile(
         domain, thinking.signature, thinking.partial, thinking.full
     )
+
+
+@pytest.mark.parametrize("name", DOMAINS.table)
+def test_every_domain_prefers_the_clusters_of_the_findings_if_asked_to(name):
+    alike = [Candidate(text, found=Found(cluster="c")) for text in ("\\boxed{1/2}", "\\boxed{0.5}")]
+    without = [
+        Candidate(text, found=Found()) for text in ("```python\nx = 1\n```", "```python\nx  =  1\n```")
+    ]
+    plain = profile_for(name)
+    merged = with_views(plain, {"signature": "clusters"})
+    assert signature_of(merged)(alike[0]) == signature_of(merged)(alike[1]) == "c"
+    assert signature_of(plain)(alike[0]) != "c"
+    assert list(map(signature_of(merged), without)) == list(map(signature_of(plain), without))
+    assert with_views(merged, {"signature": "math-final"}) == replace(plain, signature="math-final")
 
 
 def test_an_unknown_slot_names_the_slots():

@@ -8,6 +8,7 @@ from caps.core.types import Candidate, Case, Found, Problem, Run, Survived, diff
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import Findings, recall
 from caps.findings.programs import FURTHER, HUNG, BehaviourFinder
+from caps.graders import math as math_grading
 from caps.graders.math import MathGrader
 from caps.journal.store import Journal
 from caps.sandbox.base import Limits, find_sandbox
@@ -88,7 +89,17 @@ def test_answers_of_equal_value_are_one():
     math = case(r"\boxed{1/2}", r"so \boxed{0.5}", r"\boxed{2}", "none", domain="math")
 
     clusters = [one.cluster for one in asyncio.run(look(AnswerFinder(MathGrader()), math))]
-    assert clusters[0] == clusters[1] != clusters[2]
+    assert clusters == ["= 1/2", "= 1/2", "= 2", None]
+
+
+def test_without_math_verify_the_findings_say_that_only_exact_rules_were_used(monkeypatch):
+    monkeypatch.setattr(math_grading, "_installed", lambda: None)
+    texts = (r"\boxed{1/2}", r"\boxed{0.5}", r"\boxed{\sqrt{8}}", r"\boxed{2\sqrt{2}}")
+    found = asyncio.run(look(AnswerFinder(MathGrader()), case(*texts, domain="math")))
+    assert [fact.cluster for fact in found] == ["= 1/2", "= 1/2", r"= \sqrt{8}", r"= 2\sqrt{2}"]
+    assert all("exact rules only" in fact.note and "caps-select[bench]" in fact.note for fact in found)
+    exact = asyncio.run(look(AnswerFinder(MathGrader()), case(*texts[:2], domain="math")))
+    assert [fact.note for fact in exact] == ["", ""]
 
 
 class Counting:

@@ -25,11 +25,16 @@ EQUAL = [
     ("(1+i)(1-i)", "2"), (r"\frac{1}{i}", "-i"), ("|3+4i|", "5"), (r"1+i\sqrt3", r"2e^{i\pi/3}"),
     (r"\cos 20^\circ\cos40^\circ\cos80^\circ", "1/8"), (r"\frac{\sqrt5-1}{4}", r"\sin 18^\circ"),
     (r"\sqrt{2}+\sqrt{3}", r"\sqrt{5+2\sqrt{6}}"), (r"\sqrt{2}+\sqrt{3}", "3.14626437"),
-    (r"\arcsin\frac{3}{5}", r"\arctan(\frac34)"), (r"\pi", r"16\arctan(1/5)-4\arctan(1/239)"), (r"\log_2 3", r"\frac{\ln 3}{\ln 2}"),
+ (r"\log_2 3", r"\frac{\ln 3}{\ln 2}"),
     # functions and equations
-    (r"2\sin x\cos x", r"\sin 2x"), (r"\ln x^2", r"2\ln x"), (r"\frac{n(n+1)}{2}", r"\binom{n+1}{2}"), ("xy = 1", "y = 1/x"),
-    ("f(x) = (x+1)^2", "y = x^2+2x+1"), (r"f(t) = \sqrt{8}t", r"f(x) = 2\sqrt{2}x"), (r"12\pi cm^2", r"12\pi"),
-    (r"\frac12\begin{pmatrix}2&4\\6&8\end{pmatrix}", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
+    (r"2\sin x\cos x", r"\sin 2x"), (r"\frac{n(n+1)}{2}", r"\binom{n+1}{2}"), ("xy = 1", "y = 1/x"),
+ (r"12\pi cm^2", r"12\pi"),
+    (r"\frac12\begin{pmatrix}2&4\\6&8\end{pmatrix}", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"), (r"\cos(\sqrt{2}+\sqrt{3})", r"\cos(\sqrt{5+2\sqrt{6}})"),
+    # matrices, sets of real numbers
+    (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{bmatrix}1&2\\3&4\\\end{bmatrix}"),
+    (r"\begin{pmatrix} 1/2 \\ 3 \end{pmatrix}", r"\begin{pmatrix} 0.5 \\ 3 \end{pmatrix}"), (r"(-\infty,\infty)", r"\mathbb{R}"),
+    (r"[0,1] \cup (2,3)", r"(2,3) \cup [0,1]"), (r"(0,1)\cup(1,2)", r"(0,2)\setminus\{1\}"), (r"[0,1]\cup[1,2]", "[0,2]"),
+    (r"x\neq 0", r"(-\infty,0)\cup(0,\infty)"), (r"\{1,2\} \cup \{3\}", r"\{1,2,3\}"),
 ]  # fmt: skip
 
 UNEQUAL = [
@@ -38,6 +43,8 @@ UNEQUAL = [
     (r"(\sqrt{8}, 1)", r"(1, 2\sqrt{2})"), (r"[0, \sqrt{8})", r"[0, 2\sqrt{2}]"), ("f(x)", "f(y)"), ("x + y = 1", "x + y = 2"),
     ("x < 1", "x > -1"), ("(x+1)^2", "x^2+1"), (r"\frac{1+\sqrt{5}}{2}", "2"), ("a", "b"), (r"\infty", r"-\infty"),
     ("3 = x+1", "x+1"), ("5i", "5j"), (r"\sqrt{x^2}", "x"), ("x + 2 s", "x + 2"), ("f(x) = x^2", "g(x) = x^2"),
+    (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{pmatrix} 1 & 3 \\ 2 & 4 \end{pmatrix}"), (r"\mathbb{R}", r"(0,\infty)"),
+    (r"\begin{pmatrix} 1 & 2 \end{pmatrix}", "(1, 2)"), (r"[0,1] \cup (2,3)", "[0,1]"), (r"\ln x^2", r"2\ln x"),
     # so close that a short evaluation cannot tell
     (r"2^{1/2^{1000}}", "1"), (r"e^{\pi\sqrt{163}}", "262537412640768744"), (r"x+10^{-60}", "x"), (r"\pi", r"\ln(640320^3+744)/\sqrt{163}"), (r"\pi + 10^{-90}", r"\pi"),
     (r"(1+10^{-60})\sin^2 x+\cos^2 x", "1"), (r"\sqrt{10^{60}+1}", "10^{30}"), (r"\sqrt{2}+10^{-80}", r"\sqrt{2}"),
@@ -174,11 +181,9 @@ def test_generated_unequal_pairs_are_never_equal():
 LAYERS = [
     ("1/2", "0.5", "exact"),
     ("3", "4", "exact"),
-    ("(x+1)^2", "x^2+2x+1", "symbolic"),
-    (r"\sin 2x", r"2\sin x\cos x", "numeric"),
-    (r"\sqrt{2}", "1.414213562", "numeric"),
-    (r"\sqrt{2}", r"\sqrt{3}", "numeric"),
-    (r"\{\sqrt{2}, (x+1)^2\}", r"\{x^2+2x+1, \sqrt2\}", "symbolic"),
+    ("(x+1)^2", "x^2+2x+1", "algebra"),
+    (r"\sqrt{2}", "1.414213562", "algebra"),
+    (r"\sqrt{2}", r"\sqrt{3}", "algebra"),
 ]
 
 
@@ -193,7 +198,7 @@ def test_a_grade_names_the_layer_that_decided():
 
 
 def test_close_constants_without_a_proof_stay_undecided():
-    found = grade(r"\cos(\sqrt{2}+\sqrt{3})", r"\boxed{\cos(\sqrt{5+2\sqrt{6}})}")
+    found = grade(r"\arcsin\frac{3}{5}", r"\boxed{\arctan(\frac34)}")
     assert (found.correct, found.decided_by) == (None, "")
     assert "no proof" in found.detail
 
@@ -218,9 +223,9 @@ def test_classes_name_the_first_of_each_and_ask_each_pair_once():
         async with grading() as grader:
             answers = ["1/2", r"2\sqrt{2}", None, "0.5", r"\sqrt{8}", "50%", "3", r"\sqrt{8}", r"\frac12"]
             assert await grader.classes(answers) == [0, 1, None, 0, 1, 0, 6, 1, 0]
-            asked = len(grader._known)
+            asked = len(grader._decided)
             await grader.classes(answers)
-            assert len(grader._known) == asked <= 6
+            assert len(grader._decided) == asked <= 6
 
     asyncio.run(story())
 
@@ -233,7 +238,7 @@ def test_many_candidates_are_graded_at_once():
                 *(grader.grade(case(r"2\sqrt{2}"), Candidate(text)) for text in texts)
             )
             assert [found.correct for found in grades] == [True, False] * 20
-            assert len(grader._known) == 2
+            assert len(grader._decided) == 2
 
     asyncio.run(story())
 

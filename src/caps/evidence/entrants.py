@@ -8,7 +8,7 @@ from itertools import combinations
 from types import FunctionType
 from typing import TypeAlias
 
-from caps.core.domains import Differences, Signature
+from caps.core.domains import Differences
 from caps.core.types import (
     AnswerKind,
     Ask,
@@ -21,8 +21,8 @@ from caps.core.types import (
     shows_difference,
 )
 from caps.evidence.domains import domain_named
-from caps.evidence.profiles import Profile, pair_view_named, signature_named, view_named
-from caps.evidence.signatures import QUICK, same_text, verbatim
+from caps.evidence.profiles import Profile, pair_view_named, signature_named, signature_of, view_named
+from caps.evidence.signatures import QUICK, cluster, same_text, verbatim
 from caps.evidence.windows import fit
 
 Read: TypeAlias = tuple[str | None, bool, str, str]
@@ -73,10 +73,10 @@ def read_candidates(candidates: Sequence[Candidate], profile: Profile, room: int
     A candidate without an answer gets a signature of its text, so equal texts are equal in every domain. A
     partial view that is longer than the full view is replaced by it.
     """
-    signature = signature_named(profile.signature)
+    signature = signature_of(profile)
     partial, full = view_named(profile.partial), view_named(profile.full)
 
-    alone = _different_from_all(candidates, signature)
+    alone = _different_from_all(candidates, profile)
 
     @cache  # samples repeat
     def read(candidate: Candidate) -> Read:
@@ -91,10 +91,11 @@ def read_candidates(candidates: Sequence[Candidate], profile: Profile, room: int
     return [read(candidate) for candidate in candidates]
 
 
-def _different_from_all(candidates: Sequence[Candidate], signature: Signature) -> set[Candidate]:
+def _different_from_all(candidates: Sequence[Candidate], profile: Profile) -> set[Candidate]:
     """The candidates that no other one can equal by their signature, which then need not be computed."""
+    signature = signature_named(profile.signature)
     quick = QUICK.get(signature) if isinstance(signature, FunctionType) else None
-    if quick is None:
+    if quick is None or (profile.clusters and any(map(cluster, candidates))):
         return set()
     known = {candidate: quick(candidate) for candidate in set(candidates)}
     if None in known.values():  # that one may equal any other

@@ -253,12 +253,6 @@ def patch_signature(candidate: Candidate) -> str | None:
     return sha256(data).hexdigest()[:16] if listed else None
 
 
-def patch_result(candidate: Candidate) -> str | None:
-    """The cluster of patches that give the same files, else the digest of the patch."""
-    found = None if candidate.found is None else candidate.found.cluster
-    return found or patch_signature(candidate)
-
-
 def _edits(change: FileChange) -> list[tuple[str, list[str], list[str], str]]:
     """Each run of changed lines: the line before it, what is removed, what is added, the line after it."""
     edits = []

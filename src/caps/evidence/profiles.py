@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import FunctionType
-from typing import cast
+from typing import Any, cast
 
 from caps.core.domains import Domain, PairView, Signature, View
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
-from caps.core.types import Candidate
 from caps.evidence import domains
 from caps.evidence.domains import domain_named
+from caps.evidence.signatures import cluster
 from caps.registry import (
     LOCAL_PREFIX,
     PAIR_VIEWS,
@@ -24,10 +24,7 @@ from caps.registry import (
     resolve,
 )
 
-BY_FINDINGS = {
-    "code-ast": "code-behaviour", "math-answer": "math-equivalent", "math-final": "math-equivalent",
-    "patch-text": "patch-result", "final-state": "final-result",
-}  # fmt: skip
+CLUSTERS = "clusters"
 SLOTS = {"signature": SIGNATURES, "partial": VIEWS, "full": VIEWS, "pair": PAIR_VIEWS}
 _ARTICLE = {"candidate": "a candidate", "candidates": "the candidates of a case"}
 
@@ -36,7 +33,9 @@ _ARTICLE = {"candidate": "a candidate", "candidates": "the candidates of a case"
 class Profile:
     """A signature (E0), a partial view (E1) and a full view (E2), as names or functions.
 
-    `pair` replaces the partial views of two candidates where it finds something that separates them.
+    `pair` replaces the partial views of two candidates where it finds something that separates them. With
+    `clusters`, candidates that the findings put into one cluster are equal, and others are compared by their
+    signature.
     """
 
     name: str
@@ -44,27 +43,26 @@ class Profile:
     partial: str | View
     full: str | View = "full"
     pair: str | PairView | None = None
+    clusters: bool = False
 
     @property
     def names(self) -> tuple[str, ...] | None:
         """Signature and views by name; None if a function has no name that other processes can resolve."""
-        found = self.signature
-        slots = (found.signature if isinstance(found, ByFindings) else found, self.partial, self.full)
+        slots = (self.signature, self.partial, self.full)
         named = [slot for slot in slots if isinstance(slot, str)]
         is_portable = not any(name.startswith(("__main__", LOCAL_PREFIX)) for name in named)
         return tuple(named) if len(named) == len(slots) and is_portable else None
 
 
-@dataclass(frozen=True, slots=True)
-class ByFindings:
-    """The cluster that the findings put a candidate in, else its signature."""
+def signature_of(profile: Profile) -> Signature:
+    """The function that decides which candidates are equal: those for which it returns the same text.
 
-    signature: str | Signature
-
-    def __call__(self, candidate: Candidate) -> str | None:
-        """The signature of a candidate."""
-        found = None if candidate.found is None else candidate.found.cluster
-        return found or signature_named(self.signature)(candidate)
+    Nothing else decides that; it returns None for a candidate without an answer.
+    """
+    signature = signature_named(profile.signature)
+    if not profile.clusters:
+        return signature
+    return lambda candidate: cluster(candidate) or signature(candidate)
 
 
 def profile_of(domain: Domain) -> Profile:
@@ -98,6 +96,7 @@ def profile_named(name: str) -> Profile:
 def with_views(profile: Profile, changes: Mapping[str, str]) -> Profile:
     """Replace single slots of a profile: `{"partial": "thinking"}`.
 
+    The signature `clusters` adds the clusters of the findings to the signature of the profile.
     A pair view may be named as the partial view; it leaves the partial view of single candidates as it is.
     Another partial view is shown of all pairs, unless a pair view is named as well.
     """
@@ -107,12 +106,17 @@ def with_views(profile: Profile, changes: Mapping[str, str]) -> Profile:
             raise SettingError(
                 f"a profile has no slot {slot!r}: {nearest(slot, slots)}its slots are {', '.join(slots)}"
             )
+        if slot == "signature":
+            profile = replace(profile, clusters=name == CLUSTERS)
+            if profile.clusters:
+                continue
         if slot == "partial" and name in names(PAIR_VIEWS):
             profile = replace(profile, pair=_named(PAIR_VIEWS, name))
             continue
         if slot == "partial" and "pair" not in changes:
             profile = replace(profile, pair=None)
-        profile = replace(profile, **{slot: _named(SLOTS[slot], name)})
+        change: dict[str, Any] = {slot: _named(SLOTS[slot], name)}
+        profile = replace(profile, **change)
     return profile
 
 
@@ -120,13 +124,6 @@ def _named(registry: Registry, name: str) -> str:
     """The name itself, if there is a function under it."""
     _find_function(registry, name)
     return name
-
-
-def with_findings(profile: Profile) -> Profile:
-    """The profile with a signature that prefers the clusters of the findings."""
-    if isinstance(profile.signature, str) and profile.signature in SIGNATURES.table:
-        return replace(profile, signature=BY_FINDINGS.get(profile.signature, profile.signature))
-    return replace(profile, signature=ByFindings(profile.signature))
 
 
 def view_named(name: str | View) -> View:

@@ -130,7 +130,7 @@ def _normalised(answer: str | None) -> str | None:
         return None
     if not answer.isalnum():
         answer = _SPACING.sub("", _FRACTION.sub(r"\\frac", answer)).rstrip(".")
-    return _short(answer.lower())
+    return short_or_digest(answer.lower())
 
 
 def code_ast(candidate: Candidate) -> str | None:
@@ -162,26 +162,8 @@ def code_text(candidate: Candidate) -> str | None:
     return _digest(bare_lines(code))
 
 
-def code_behaviour(candidate: Candidate) -> str | None:
-    """The cluster of programs with the same behaviour, else the hash of the syntax tree."""
-    return _found_cluster(candidate) or code_ast(candidate)
-
-
-def code_behaviour_words(candidate: Candidate) -> object:
-    """The same for `code_behaviour`; None if its cluster was found."""
-    return None if _found_cluster(candidate) else code_words(candidate)
-
-
 # What tells candidates apart at a fraction of the cost: those that differ in it have different signatures.
-QUICK: Mapping[object, Callable[[Candidate], object]] = {
-    code_ast: code_words,
-    code_behaviour: code_behaviour_words,
-}
-
-
-def math_equivalent(candidate: Candidate) -> str | None:
-    """The cluster of answers of equal value, else the answer as written."""
-    return _found_cluster(candidate) or math_final(candidate)
+QUICK: Mapping[object, Callable[[Candidate], object]] = {code_ast: code_words}
 
 
 def general_answer(candidate: Candidate) -> str | None:
@@ -193,7 +175,7 @@ def general_answer(candidate: Candidate) -> str | None:
     if value is not None:
         return _digest(value)
     stated = (candidate.answer or "").strip()
-    return _short(_folded(stated)) if stated else None
+    return short_or_digest(_folded(stated)) if stated else None
 
 
 def same_text(candidate: Candidate) -> str | None:
@@ -221,7 +203,8 @@ def verbatim(candidate: Candidate) -> str | None:
     return _digest("verbatim\0" + "\0".join(parts)) if any(part.strip() for part in parts) else None
 
 
-def _found_cluster(candidate: Candidate) -> str | None:
+def cluster(candidate: Candidate) -> str | None:
+    """The cluster that the findings put a candidate in: equal behaviour, value or files."""
     return None if candidate.found is None else candidate.found.cluster
 
 
@@ -237,7 +220,7 @@ def _is_all(reply: str, block: Enclosed) -> bool:
     return len(around.split(None, LEAD_IN)) <= LEAD_IN
 
 
-def _short(text: str) -> str | None:
+def short_or_digest(text: str) -> str | None:
     """The text itself if it is short and printable, else its hash."""
     return text if text and len(text) <= MAX_SHOWN_CHARACTERS and text.isprintable() else _digest(text)
 

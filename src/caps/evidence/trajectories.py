@@ -172,12 +172,6 @@ def final_state(candidate: Candidate) -> str | None:
     return patch_signature(Candidate(run.final_diff)) if run.final_diff else None
 
 
-def final_result(candidate: Candidate) -> str | None:
-    """The cluster of runs whose diffs give the same files, else the final state."""
-    found = None if candidate.found is None else candidate.found.cluster
-    return found or final_state(candidate)
-
-
 def run_full(candidate: Candidate) -> str:
     """The whole run as a transcript, with long outputs shortened where marks say so."""
     run = read_run(candidate.text)

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from caps.core.domains import Resources
-from caps.core.types import BY_CLOCK, Candidate, Case, Found
+from caps.core.types import Candidate, Case, Found
 from caps.evidence.anatomy import final_answer
+from caps.evidence.signatures import short_or_digest
 from caps.graders.answer_forms import candidate_answer
+from caps.graders.answers import canonical
 from caps.graders.math import MathGrader, compare_cheaply
 from caps.text_workers import TextWorkers
 
@@ -27,22 +29,25 @@ class AnswerFinder:
     @property
     def version(self) -> str:
         """The version of the grader."""
-        return f"answers-2 {self._grader.version}"
+        return f"answers-3 {self._grader.version}"
 
     async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
-        """The cluster of each answer, named after its first member; undecided answers count as different."""
-        size = sum(len(one.text) + len(one.answer or "") for one in case.candidates)
+        """The cluster of each answer, named by its first member; undecided answers count as different.
+
+        The name does not depend on the other candidates, so that runs with other candidates can be compared.
+        """
+        size = sum(len(candidate.text) + len(candidate.answer or "") for candidate in case.candidates)
         answers = await self._texts.run(partial(answers_of, case.candidates), size=size, until=until)
-        size = sum(len(one) for one in set(answers) if one is not None)
-        known = None
+        size = sum(len(answer) for answer in set(answers) if answer is not None)
+        cheap = None
         if size > LONG_ANSWERS:
-            known = await self._texts.run(
+            cheap = await self._texts.run(
                 partial(compare_cheaply, answers), size=size, limit=LONG_ANSWERS, until=until
             )
         budget = self._grader.case_budget(until)
-        classes = await self._grader.classes(answers, known=known, budget=budget)
-        note = BY_CLOCK if budget.by_clock else ""
-        return [Found(cluster=None if first is None else f"like {first}", note=note) for first in classes]
+        classes = await self._grader.classes(answers, cheap=cheap, budget=budget)
+        firsts = [None if first is None else answers[first] for first in classes]
+        return [Found(cluster=None if first is None else _name(first), note=budget.note) for first in firsts]
 
     async def close(self) -> None:
         """End the workers."""
@@ -54,6 +59,10 @@ class AnswerFinder:
 def make_finder(resources: Resources) -> AnswerFinder:
     """What compares answers by value."""
     return AnswerFinder(MathGrader(), resources.texts)
+
+
+def _name(answer: str) -> str:
+    return f"= {short_or_digest(canonical(answer))}"
 
 
 def answers_of(candidates: Sequence[Candidate]) -> list[str | None]:

@@ -1,4 +1,4 @@
-"""Final answers parsed into forms: numbers, words, choices, groups, measures, named values."""
+"""Final answers parsed into forms: numbers, words, choices, groups, named values."""
 
 import re
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from caps.core.types import Candidate
 from caps.evidence.anatomy import announced_answer, last_boxed, spoken
 from caps.graders.latex import MAX_DEPTH, closes_last, split, strip_braces, without_spaces
 from caps.graders.rationals import rational
-from caps.graders.units import Unit, strip_unit
+from caps.graders.units import strip_unit
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An exact value, as written before a percent sign or *million*, whose `factor` is separate.
+    """An exact value as written, with its unit and the factor of a percent sign or of *million*.
 
     Of a decimal fraction, `digits` counts the significant digits, and `last` is what one unit of the last
     digit is worth; both are 0 for other numbers.
@@ -24,9 +24,8 @@ class Number:
     value: Fraction
     digits: int = 0
     last: Fraction = Fraction(0)
-    unit: Unit | None = None
+    unit: tuple[str, ...] = ()
     factor: Fraction = Fraction(1)
-    base: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +45,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    r"""Several forms; `kind` says how they are grouped.
+    """Several forms; `kind` says how they are grouped.
 
-    `()` `[]` `[)` `(]` are tuples and intervals, `{}` a set, `,` a bare list, `:` a ratio, `|` a union, `-`
-    the first set without the second, `\` a matrix and `&` a row of it, `mod` a residue and its modulus.
+    `()` `[]` `[)` `(]` are tuples and intervals, `{}` is a set, `,` a bare list and `:` a ratio.
     """
 
     kind: str
@@ -83,9 +81,6 @@ class Term:
 
 Form: TypeAlias = Number | Words | Choice | Group | Named | Equation | Term
 
-INTERVALS = ("()", "[]", "[)", "(]")
-REALS = Group("()", (Term(r"-\infty"), Term(r"\infty")))
-
 
 # --- Parsing normalized text into a form; pure, total, and at most `MAX_DEPTH` levels deep ---
 
@@ -109,24 +104,10 @@ _DECIMAL = re.compile(
     r"[-+]?\s*(\d*)\.(\d+)(?:\s*\*\s*10\s*\^\s*\{?\s*(-?\d{1,4})\s*\}?|[eE]([-+]?\d{1,4}))?"
 )
 _FLOAT_DIGITS = 15  # up to three more may be noise of floating-point arithmetic
-_SPACED = re.compile(r"[-+]?\d{1,3}(?: \d{3})+(?:[.,]\d+)?")
-_DOTTED = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})+,\d+|[-+]?\d{1,3}(?:\.\d{3}){2,}")
-_COMMA = re.compile(r"([-+]?\s*\d+),(\d+)((?![\d,])[^,]*)")
-_MODULUS = re.compile(
-    r"(.+?)\s*+(?:\\pmod\s*+\{(.+)\}|\\pmod\s*+(\d+)|\(\s*+\\?(?:text\{\s*+mod\s*+\}|b?mod)\s*+([^()]+)\))",
-    re.DOTALL,
-)
-_FOREIGN = re.compile(r"([\[\]])([^\[\]()]*[,;][^\[\]()]*)([\[\]])")
-_FOREIGN_OPEN, _FOREIGN_CLOSE = {"]": "(", "[": "["}, {"[": ")", "]": "]"}
-_VECTOR = re.compile(r"<([^<>=\\]*,[^<>=\\]*)>")
-_LESS_SET = re.compile(r"(?<=[)\]}])\s*-\s*(?=\\\{)")
-_OR = re.compile(r",?\s*+(?:\\text\{\s*+or\s*+\}|(?<![a-zA-Z\\])or(?![a-zA-Z])|\\(?:lor|vee)(?![a-zA-Z]))")
-_SUCH_THAT = re.compile(r"\\mid(?![a-zA-Z])|\||:|\\text\{\s*+such that\s*+\}")
-_ALL_REALS = re.compile(r"(?:all|any|the|set of|every|\s)*real(?:s| numbers?)")
-_AGREEMENT = re.compile(r"(yes|no|true|false)\s*[,.;:!].*", re.IGNORECASE | re.DOTALL)
+_MODULUS = re.compile(r"\\(?:pmod|bmod|equiv)(?![a-z])|\(\s*+\\?(?:text\{\s*+)?mod(?![a-z])")
 _ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z]).*\\text\{ degrees\}$", re.DOTALL)
 _RELATION = re.compile(r"\\le(?![a-z])|\\ge(?![a-z])|<|>")
-_MATRIX = re.compile(r"\\begin\{([pb]?matrix|array)\}(?:\{[^{}]*\})?(.*)\\end\{\1\}", re.DOTALL)
+_ELEMENT = re.compile(r"\\in(?![a-z])")
 _SEPARATOR = re.compile(
     r"[,;]?+\s*+(?:\\text\{\s*+,?+\s*+(?:and|or)\s*+\}|(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z]))|[,;]"
 )
@@ -146,25 +127,9 @@ def parse(text: str, depth: int = 0) -> Form:
     text = strip_braces(text.strip())
     if depth > MAX_DEPTH:
         return Term(text)
-    if (foreign := _FOREIGN.fullmatch(text)) and (foreign[1], foreign[3]) != ("[", "]"):
-        text = _FOREIGN_OPEN[foreign[1]] + foreign[2] + _FOREIGN_CLOSE[foreign[3]]
-    elif vector := _VECTOR.fullmatch(text):
-        text = f"({vector[1]})"
     return (
-        _parse_simple(text)
-        or _parse_residue(text, depth)
-        or _parse_group(text, depth)
-        or _parse_relation(text, depth)
-        or _parse_leaf(text)
+        _parse_simple(text) or _parse_group(text, depth) or _parse_relation(text, depth) or _parse_leaf(text)
     )
-
-
-def with_decimal_point(text: str) -> str | None:
-    """The text with its only comma read as a decimal point; None if it has none, or one of thousands."""
-    found = _COMMA.fullmatch(text)
-    if found is None or (len(found[2]) == 3 and re.fullmatch(r"[-+]?\s*[1-9]\d{0,2}", found[1])):
-        return None
-    return f"{found[1]}.{found[2]}{found[3]}"
 
 
 def _parse_simple(text: str) -> Form | None:
@@ -174,31 +139,25 @@ def _parse_simple(text: str) -> Form | None:
     plain = _TEXT.sub(r"\1", text)
     if _TEXT.fullmatch(text) and any(sign.isdigit() for sign in plain):
         return parse(plain, MAX_DEPTH)
-    if agreed := _AGREEMENT.fullmatch(plain):
-        return Words(agreed[1].casefold())
     if _WORDY.fullmatch(plain) and (
         " " in plain.strip() or len(plain) > 3 or plain.lower() in _SHORT_WORDS or "\\text" in text
     ):
-        words = " ".join(plain.casefold().replace(",", " ").replace(".", " ").split())
-        return REALS if _ALL_REALS.fullmatch(words) else _spoken_number(words) or Words(words)
-    said = _WORD.findall(plain.replace(" degrees", ""))
-    if len(said) >= _SENTENCE and parse_number(text) is None:
-        return Words(" ".join(plain.casefold().split()))
+        return Words(" ".join(plain.casefold().replace(",", " ").replace(".", " ").split()))
     if base := _BASE.fullmatch(without_spaces(text)):
-        return _parse_in_base(base[1], int(base[2])) or Words(without_spaces(text))
+        digits, unit = base[1], (f"base {base[2]}",)
+        value = rational(digits)
+        return Words(without_spaces(text)) if value is None else Number(value, unit=unit)
+    said = _WORD.findall(plain.replace(" degrees", ""))
+    if _MODULUS.search(text) or (len(said) >= _SENTENCE and parse_number(text) is None):
+        return Words(" ".join(plain.casefold().split()))
     return parse_number(text)
 
 
 def parse_number(text: str) -> Number | None:
     """Parse a number with or without a unit."""
-    found = strip_unit(text)
-    plain = found.text
-    if _SPACED.fullmatch(plain):
-        plain = plain.replace(" ", "").replace(",", ".")
-    elif _DOTTED.fullmatch(plain):
-        plain = plain.replace(".", "").replace(",", ".")
-    value = rational(plain)
-    return None if value is None else Number(value, *_precision(plain), found.unit, found.factor)
+    measure = strip_unit(text)
+    value = rational(measure.text)
+    return None if value is None else Number(value, *_precision(measure.text), measure.unit, measure.factor)
 
 
 def _precision(text: str) -> tuple[int, Fraction]:
@@ -207,45 +166,17 @@ def _precision(text: str) -> tuple[int, Fraction]:
     if decimal is None:
         return 0, Fraction(0)
     whole, part, *exponents = decimal.groups()
-    exponent = int(next((one for one in exponents if one), 0)) - len(part)
+    exponent = int(next((written for written in exponents if written), 0)) - len(part)
     digits = len((whole + part).lstrip("0"))
     noisy = _FLOAT_DIGITS < digits <= _FLOAT_DIGITS + 3
     excess = min(digits - _FLOAT_DIGITS, len(part) - 1) if noisy else 0
     return digits - excess, Fraction(10) ** (exponent + excess)
 
 
-_SMALL = [
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-]  # fmt: skip
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
-
-
-def _spoken_number(words: str) -> Number | None:
-    """`twelve`, `forty-two`, `two thirds`; larger numbers are rarely written out."""
-    first, *rest = words.replace("-", " ").split() or [""]
-    if first in _SMALL and len(rest) == 1 and (part := _PARTS.get(rest[0].removesuffix("s"))):
-        return Number(Fraction(_SMALL.index(first), part))
-    if first in _SMALL and not rest:
-        return Number(Fraction(_SMALL.index(first)))
-    if first in _TENS and (not rest or (len(rest) == 1 and rest[0] in _SMALL[1:10])):
-        unit = _SMALL.index(rest[0]) if rest else 0
-        return Number(Fraction(20 + 10 * _TENS.index(first) + unit))
-    return None
-
-
-def _parse_in_base(digits: str, base: int) -> Number | None:
-    try:
-        return Number(Fraction(int(digits, base)), base=base) if len(digits) < 200 and base >= 2 else None
-    except ValueError:
-        return None
-
-
 def _parse_choice(text: str) -> Choice | None:
-    if len(text) > 300 or not (found := _CHOICE.fullmatch(text)):
+    if len(text) > 300 or not (choice := _CHOICE.fullmatch(text)):
         return None
-    opening, letter, closing, later, rest = found.groups()
+    opening, letter, closing, later, rest = choice.groups()
     closed = closing or later
     if rest and (not closed or rest[0] in "=+-*/^_,<>" or not rest.strip()):
         return None
@@ -254,36 +185,13 @@ def _parse_choice(text: str) -> Choice | None:
     return Choice(letter.upper(), parse(rest, MAX_DEPTH) if rest else None)
 
 
-def _parse_residue(text: str, depth: int) -> Form | None:
-    """`7 (mod 11)`, `x \\equiv 7 \\pmod{11}`."""
-    if "mod" not in text or (found := _MODULUS.fullmatch(text)) is None:
-        return None
-    value, modulus = found[1], next(part for part in found.groups()[1:] if part)
-    name, equivalent, rest = value.rpartition(r"\equiv")
-    residue = Group("mod", (parse(rest, depth + 1), parse(modulus, depth + 1)))
-    if not equivalent:
-        return residue
-    return Named(without_spaces(name), residue, text) if is_name(name) else Term(text, relation=True)
-
-
 def _parse_group(text: str, depth: int) -> Form | None:
-    """Lists, tuples, sets, intervals, unions, matrices, and both values of a ±."""
-    if either := _parse_alternatives(text, depth):
-        return either
+    """Lists, tuples, sets, intervals, and both values of a ±."""
     items = split(text, _SEPARATOR)
     if 1 < len(items) <= MAX_ITEMS:
         return Group(",", tuple(_flatten(parse(item, depth + 1) for item in items)))
     if text.count(r"\pm") == 1 and len(text) < 500:
-        both = (parse(text.replace(r"\pm", sign), depth + 1) for sign in "+-")
-        return Group(",", tuple(both))
-    if 1 < len(parts := split(text, re.compile(r"\\cup(?![a-z])"))) <= MAX_ITEMS:
-        return Group("|", tuple(parse(part, depth + 1) for part in parts))
-    if len(parts := split(_LESS_SET.sub(r"\\setminus ", text), re.compile(r"\\setminus "))) == 2:
-        return Group("-", tuple(parse(part, depth + 1) for part in parts))
-    if matrix := _MATRIX.fullmatch(text):
-        rows = [row for row in re.split(r"\\\\", matrix[2]) if row.strip()]
-        cells = [Group("&", tuple(parse(cell, depth + 1) for cell in row.split("&"))) for row in rows]
-        return Group("\\", tuple(cells))
+        return Group(",", tuple(parse(text.replace(r"\pm", sign), depth + 1) for sign in "+-"))
     if 1 < len(parts := split(text, re.compile(":"))) <= MAX_ITEMS and all(part.strip() for part in parts):
         ratio = tuple(parse(part, depth + 1) for part in parts)
         if all(isinstance(part, Number) for part in ratio):
@@ -291,25 +199,7 @@ def _parse_group(text: str, depth: int) -> Form | None:
     return _parse_brackets(text, depth)
 
 
-def _parse_alternatives(text: str, depth: int) -> Named | None:
-    """`x < 1 or x > 2`: the union of intervals of one name."""
-    parts = split(text, _OR)
-    if not 1 < len(parts) <= MAX_ITEMS:
-        return None
-    named = [form for part in parts if isinstance(form := _parse_relation(part.strip(), depth + 1), Named)]
-    values = [one.value for one in named]
-    if (
-        len(named) < len(parts)
-        or len({one.name for one in named}) > 1
-        or not all(isinstance(value, Group) and value.kind in INTERVALS for value in values)
-    ):
-        return None
-    return Named(named[0].name, Group("|", tuple(values)), text)
-
-
 def _parse_brackets(text: str, depth: int) -> Form | None:
-    if text == r"\mathbb{R}":
-        return REALS
     if text in (r"\emptyset", r"\{\}", r"\{ \}"):
         return Group("{}", ())
     if text.startswith(r"\{") and text.endswith(r"\}") and closes_last(text):
@@ -318,8 +208,6 @@ def _parse_brackets(text: str, depth: int) -> Form | None:
         opening, closing, inner = text[0], text[-1], text[1:-1]
     else:
         return None
-    if opening == "{" and (condition := _condition(inner)):
-        return parse(condition, depth + 1)
     items = [item.strip() for item in split(inner, re.compile("[,;]"))]
     if len(items) > MAX_ITEMS or not all(items):
         return None
@@ -329,28 +217,10 @@ def _parse_brackets(text: str, depth: int) -> Form | None:
     return Group(opening + closing, tuple(_flatten(forms) if opening == "{" else forms))
 
 
-def _condition(text: str) -> str | None:
-    """The condition of a set: `x > 3` of `x : x > 3` or `x \\in R | x > 3`."""
-    name = split(text, _SUCH_THAT)[0]
-    such_that = _SUCH_THAT.match(text, len(name))
-    if such_that is None or not is_name(name.partition(r"\in")[0]):
-        return None
-    return text[such_that.end() :].strip() or None
-
-
 def _parse_relation(text: str, depth: int) -> Form | None:
     """Equations and inequalities; `1 < x \\le 3` is the interval it describes."""
     text = _before_approx(text)
-    if "|" in text or r"\mid" in text:
-        condition = _condition(text)
-        if condition and (_RELATION.search(condition) or r"\ne " in condition):
-            return parse(condition, depth + 1)
-    if len(parts := split(text, re.compile(r"\\(?:mapsto|to)(?![a-z])"))) == 2 and is_name(parts[0]):
-        return Named(f"f({without_spaces(parts[0])})", parse(parts[1], depth + 1), text)
-    if len(parts := split(text, re.compile(r"\\ne "))) == 2 and is_name(parts[0]):
-        without = Group("-", (REALS, Group("{}", (parse(parts[1], depth + 1),))))
-        return Named(without_spaces(parts[0]), without, text)
-    if len(parts := split(text, re.compile(r"\\in(?![a-z])"))) == 2 and is_name(parts[0]):
+    if len(parts := split(text, _ELEMENT)) == 2 and is_name(parts[0]):
         return Named(without_spaces(parts[0]), parse(parts[1], depth + 1), text)
     if len(parts := split(text, re.compile("="))) > 1 and all(part.strip() for part in parts):
         if is_name(parts[0]):
@@ -432,7 +302,6 @@ _MATH = re.compile(r"\$([^$]{1,300})\$|\\\((.{1,300}?)\\\)")
 _IS = re.compile(
     r"\b(?:is|are|equals|be|makes?|=)\s+(?:equal to |approximately |about |exactly )?", re.IGNORECASE
 )
-_LETTER_A = re.compile(r"(?<=\s)A\s?:\s*(?=\S)[^\n]{1,80}$")  # of question and answer
 _ITS = re.compile(
     r"(?:(?:so|thus|hence|therefore),?\s+)?(?:it|that|this)(?:'s|’s|\s+is)\s+(?=[\d\\$-])", re.IGNORECASE
 )
@@ -449,40 +318,7 @@ def candidate_answer(candidate: Candidate) -> str | None:
     found = last_boxed(candidate.text) or announced_answer(text)
     if found:
         return extract_answer(found)
-    if calculated := _calculated(text):
-        return calculated
-    if lettered := _LETTER_A.search(text, max(len(text) - SHORT_CHARS, 0)):
-        return extract_answer(lettered.group())
     return extract_answer(text) if len(text) <= SHORT_CHARS else _conclusion(text)
-
-
-# Of the two sides of the last `=`: a calculation, and a number with a unit or a noun of at most two words.
-_CALCULATION = re.compile(
-    r"\d[\d.,)%]*+\s*+(?:[a-z]{2,9}\)?\s*+)?[-+*/×÷·^]\s*+[\d(\\$€£-]|\\(?:times|cdot|div|d?frac|binom)",
-    re.IGNORECASE,
-)
-_RESULT = re.compile(
-    r"(?:\\?[$€£]\s*+)?+(?P<number>-?\d[\d,]*+(?:\.\d++)?+)(?:\s*+\\?(?P<percent>%))?+"
-    r"(?:\s*+[a-z°²³/]++){0,2}+\s*+(?:\\[)\]]|\$)*+\s*+[.!]?+",
-    re.IGNORECASE,
-)
-_CALCULATION_CHARS = 300
-
-
-def _calculated(text: str) -> str | None:
-    """The result of the calculation that a text ends with: 24 of `So it is 84 - 60 = 24.`
-
-    A calculation without any words may itself be the answer, as in the game of 24: it stays whole.
-    """
-    lines = text[-MAX_CHARS:].rstrip().removesuffix("\\]").rstrip().splitlines()
-    before, sign, after = (lines[-1] if lines else "").rpartition("=")
-    result = _RESULT.fullmatch(after.strip())
-    if not sign or result is None:
-        return None
-    term = before.rpartition("=")[2].strip() or " ".join(lines[-2:-1])  # a line may begin with `=`
-    if not _CALCULATION.search(term[-_CALCULATION_CHARS:]) or not _PROSE_WORD.search(text):
-        return None
-    return result["number"].rstrip(",") + (result["percent"] or "")
 
 
 def extract_answer(text: str) -> str:
@@ -491,14 +327,12 @@ def extract_answer(text: str) -> str:
     boxed = last_boxed(text)
     if boxed is not None:
         return boxed
-    text = _TURN.split(text, maxsplit=1)[0].strip()
     announced = announced_answer(text)
     if announced:
         return _balanced(announced) if announced == text else extract_answer(announced)
     if cut := _JSON_END.search(text):
         text = text[: cut.start()].strip() or text
-    if its := _ITS.match(text):
-        text = text[its.end() :]
+    text = _ITS.sub("", text, count=1) if _ITS.match(text) else text
     words = len(_PROSE_WORD.findall(_MATH.sub(" ", text[:MAX_CHARS])))
     prose = words >= (_FEW_WORDS if _MATH.search(text) else _MANY_WORDS)
     found = _conclusion(text) if prose else _formula(text) if words >= _FEW_WORDS else None
@@ -534,6 +368,8 @@ def _quantity(prose: str) -> str | None:
         return str(next(iter([*formulas, *numbers])))
     if _PROSE_SENTENCE.search(prose):
         return None
+    if (last := _LAST_EQUALS.search(prose)) and (result := _QUANTITY.match(last[1].lstrip("\\$ "))):
+        return result.group()  # of a calculation: 24 of `it is 84 - 60 = 24.`
     for verb in _IS.finditer(prose):
         if found := _MATH.match(prose, verb.end()):
             return str(found[1] or found[2])

@@ -9,19 +9,20 @@ from weakref import WeakValueDictionary
 
 from caps.core.domains import Resources
 from caps.core.errors import InputError, MissingExtraError
-from caps.core.types import Candidate, Case
+from caps.core.types import BY_CLOCK, Candidate, Case
 from caps.graders.answer_forms import candidate_answer, extract_answer
-from caps.graders.answers import LAYERS, MAX_CHARS, Decision, decide, same_answer
+from caps.graders.answers import ALGEBRA, EXACT, MAX_CHARS, Decision, decide, same_answer
 from caps.graders.base import Grade
 from caps.graders.latex import normalize, without_spaces
 from caps.graders.worker_pool import ClockError, DeadlineError, NoReplyError, Workers
 
-RULES = 3
+RULES = 4
 SECONDS = 5.0  # of processor time for one pair
 MEMORY = 1 << 30
 CASE_SECONDS = 30.0  # of processor time for all pairs of one case
 CASE_PAIRS = 1_000
 CACHE_SIZE = 4096  # most recent pairs: a run over a million problems has many more
+EXACT_ONLY = f"compared by exact rules only: {MissingExtraError('math-verify', 'bench', 'algebra')}"
 _SHOWN = 60
 _SIGNS = {"=": True, "/": False}
 
@@ -33,13 +34,14 @@ Comparisons: TypeAlias = Sequence[str]
 class AlgebraBudget:
     """The remaining algebra budget of one case, in processor time and pairs, and its deadline.
 
-    `by_clock`: a pair is undecided because the clock ended it.
+    `note` says why a pair is undecided that could be decided elsewhere: on a machine that is less busy, or
+    with math-verify.
     """
 
     seconds: float
     pairs: int
     until: float | None = None
-    by_clock: bool = False
+    note: str = ""
 
     @property
     def expired(self) -> bool:
@@ -72,7 +74,7 @@ class MathGrader:
         self._workers = Workers(
             "caps.graders.algebra:serve", (seconds, memory), count=workers, seconds=seconds
         )
-        self._known: dict[tuple[str, str], Decision] = {}
+        self._decided: dict[tuple[str, str], Decision] = {}
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -87,16 +89,15 @@ class MathGrader:
         if answer is None or not normalize(answer[:MAX_CHARS]):
             return Grade(correct=False, reason="no answer")
         decisions = [await self.decide(gold, answer) for gold in accepted]
-        for gold, found in zip(accepted, decisions, strict=True):
-            if found.equal:
-                return Grade(
-                    correct=True, detail=f"{_shown(answer)} against {_shown(gold)}", decided_by=found.layer
-                )
+        for gold, decision in zip(accepted, decisions, strict=True):
+            if decision.equal:
+                compared = f"{_shown(answer)} against {_shown(gold)}"
+                return Grade(correct=True, detail=compared, decided_by=decision.layer)
         compared = f"{_shown(answer)} against {' or '.join(_shown(gold) for gold in accepted)}"
-        doubts = [found.why for found in decisions if found.equal is None]
+        doubts = [decision.why for decision in decisions if decision.equal is None]
         if doubts:
             return Grade(correct=None, reason="undecided", detail=f"{compared}: {doubts[0]}")
-        layer = max((found.layer for found in decisions), key=LAYERS.index)
+        layer = ALGEBRA if any(decision.layer == ALGEBRA for decision in decisions) else EXACT
         return Grade(correct=False, reason="different", detail=compared, decided_by=layer)
 
     async def equal(self, a: str, b: str) -> bool | None:
@@ -118,25 +119,25 @@ class MathGrader:
         self,
         answers: Sequence[str | None],
         *,
-        known: Comparisons | None = None,
+        cheap: Comparisons | None = None,
         budget: AlgebraBudget | None = None,
     ) -> list[int | None]:
         """Group equal answers: for each answer the index of the first one equal to it; None for None.
 
         An answer is compared with the first of each class, with cheap rules for all before algebra for any;
-        `known` is the result of `compare_cheaply`. Algebra has one budget for all pairs. An undecided pair
+        `cheap` is the result of `compare_cheaply`. Algebra has one budget for all pairs. An undecided pair
         counts as different.
         """
-        found: list[int | None] = []
+        classes: list[int | None] = []
         firsts: list[tuple[int, str]] = []
         budget = budget or self.case_budget()
         for index, answer in enumerate(answers):
-            first = None if answer is None else await self._find_class(index, answer, firsts, known, budget)
+            first = None if answer is None else await self._find_class(index, answer, firsts, cheap, budget)
             if answer is not None and first is None:
                 firsts.append((index, answer))
                 first = index
-            found.append(first)
-        return found
+            classes.append(first)
+        return classes
 
     async def close(self) -> None:
         """Stop the workers."""
@@ -144,15 +145,15 @@ class MathGrader:
 
     async def _find_class(
         self,
-        own: int,
+        place: int,
         answer: str,
         firsts: Sequence[tuple[int, str]],
-        known: Comparisons | None,
+        cheap: Comparisons | None,
         budget: AlgebraBudget,
     ) -> int | None:
         unsure = []
         for index, first in firsts:
-            equal = same_answer(answer, first) if known is None else _SIGNS.get(known[own][index])
+            equal = same_answer(answer, first) if cheap is None else _SIGNS.get(cheap[place][index])
             if equal:
                 return index
             if equal is None:
@@ -171,14 +172,15 @@ class MathGrader:
                 None, why=f"an answer of {max(len(a), len(b)):,} characters is too long to compare"
             )
         if not self._library:
-            return Decision(None, why=str(MissingExtraError("math-verify", "bench", "algebra")))
+            budget.note = EXACT_ONLY
+            return Decision(None, why=EXACT_ONLY)
         pair = (min(a, b), max(a, b))
         lock = self._locks.setdefault(pair, asyncio.Lock())  # freed when no task uses it
         async with lock:
-            known = self._known.get(pair) or await self._ask_worker(pair, budget)
-        if len(self._known) > CACHE_SIZE:
-            del self._known[next(iter(self._known))]
-        return known
+            decision = self._decided.get(pair) or await self._ask_worker(pair, budget)
+        if len(self._decided) > CACHE_SIZE:
+            del self._decided[next(iter(self._decided))]
+        return decision
 
     async def _ask_worker(self, pair: tuple[str, str], budget: AlgebraBudget) -> Decision:
         """Ask a worker within the budget of the case; what the clock ended is asked again next time."""
@@ -187,15 +189,16 @@ class MathGrader:
             reply = await self._workers.ask(pair, until=budget.until)
         except NoReplyError as error:
             budget.seconds -= self._seconds
-            budget.by_clock = budget.by_clock or isinstance(error, ClockError)
-            known = Decision(None, why=str(error))
+            if isinstance(error, ClockError):
+                budget.note = BY_CLOCK
+            decision = Decision(None, why=str(error))
             if isinstance(error, ClockError | DeadlineError):
-                return known
+                return decision
         else:
             budget.seconds -= reply.pop("seconds")
-            known = Decision(**reply)
-        self._known[pair] = known
-        return known
+            decision = Decision(**reply)
+        self._decided[pair] = decision
+        return decision
 
 
 def make_grader(resources: Resources) -> MathGrader:  # noqa: ARG001
@@ -205,18 +208,18 @@ def make_grader(resources: Resources) -> MathGrader:  # noqa: ARG001
 
 def compare_cheaply(answers: Sequence[str | None]) -> Comparisons:
     """Compare each answer with the first of every earlier class, by cheap rules only."""
-    known: list[str] = []
+    comparisons: list[str] = []
     firsts: list[tuple[int, str]] = []
-    for own, answer in enumerate(answers):
-        signs = ["?"] * own
+    for place, answer in enumerate(answers):
+        signs = ["?"] * place
         if answer is not None:
             for index, first in firsts:
                 same = same_answer(answer, first)
                 signs[index] = "?" if same is None else "=" if same else "/"
             if "=" not in signs:
-                firsts.append((own, answer))
-        known.append("".join(signs))
-    return known
+                firsts.append((place, answer))
+        comparisons.append("".join(signs))
+    return comparisons
 
 
 def accepted_answers(case: Case) -> list[str]:
@@ -227,7 +230,7 @@ def accepted_answers(case: Case) -> list[str]:
     values = value if isinstance(value, list | tuple) else [value]
     if not values:
         raise InputError("answer: is an empty list; give at least one correct answer")
-    return [_gold(one) for one in values]
+    return [_gold(gold) for gold in values]
 
 
 def _gold(value: object) -> str:

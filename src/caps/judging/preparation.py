@@ -17,7 +17,7 @@ from caps.evidence.entrants import (
     separated,
     views_of,
 )
-from caps.evidence.profiles import Profile, profile_for, profile_named, with_findings, with_views
+from caps.evidence.profiles import Profile, profile_for, profile_named, with_views
 from caps.judging.base import PreparedCase
 from caps.prompts.fence import code_for, nonce_for, quote, show
 from caps.text_workers import LONG_TEXT, TextWorkers
@@ -26,9 +26,7 @@ DENSE = 3  # characters per token of logs and diffs, which are denser than prose
 INSTRUCTIONS = 800  # tokens of a template, its fences and the markup of a chat
 LEAST_ROOM = 1_000  # characters of a view, however long the problem is
 LONG_CODE = 16_000  # characters: parsing a program takes a hundred times as long as splitting a text
-LIGHT = frozenset(
-    {"math-answer", "math-final", "math-equivalent", "general-answer"}
-)  # signatures that parse no program
+LIGHT = frozenset({"math-answer", "math-final", "general-answer"})  # signatures that parse no program
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,4 +223,4 @@ def _changed(
     known: Profile, views: tuple[tuple[str, str], ...], *, findings: bool, differences: bool
 ) -> Profile:
     shown = known if differences else replace(known, pair=None)
-    return with_views(with_findings(shown) if findings else shown, dict(views))
+    return with_views(replace(shown, clusters=findings), dict(views))

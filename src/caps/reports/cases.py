@@ -1,7 +1,7 @@
 """What a page says about a case: its problem, the chosen answer, and how many candidates gave it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from statistics import fmean
@@ -11,7 +11,7 @@ from caps.core.errors import CapsError
 from caps.core.types import Candidate, Case, Entrant
 from caps.evidence.anatomy import dissect, final_answer, spoken
 from caps.evidence.domains import domain_named
-from caps.evidence.profiles import profile_for, profile_named, signature_named, with_findings, with_views
+from caps.evidence.profiles import profile_for, profile_named, signature_of, with_views
 from caps.evidence.signatures import same_text
 from caps.runs.rebuild import RebuiltRun
 from caps.runs.result_lines import Line
@@ -98,7 +98,7 @@ def _entrants(candidates: Sequence[Candidate], sign: Signature) -> list[Entrant]
 @cache
 def _found_signature(profile: str | None, domain: str, views: tuple[tuple[str, str], ...]) -> Signature:
     shown = with_views(profile_for(domain) if profile is None else profile_named(profile), dict(views))
-    return signature_named(with_findings(shown).signature)
+    return signature_of(replace(shown, clusters=True))
 
 
 def _signature(run: RebuiltRun, domain: str) -> Signature:
