@@ -20,8 +20,8 @@ from caps.journal.store import Journal
 from caps.judging.base import Judge
 from caps.models.base import Model
 from caps.models.endpoints import Endpoint
-from caps.text_workers import TextWorkers
 from caps.tracing import TracedEngine, Tracing
+from caps.workers.texts import TextWorkers
 
 if TYPE_CHECKING:
     from caps.engines.batch import MakeBatchState

@@ -7,7 +7,7 @@ Rules that must not be broken:
   twice.
 * A worker does not outlive this process: the end of its connection ends it.
 
-Messages go over a pair of sockets, in the encoding of `text_workers`: no pickles. Both sides call methods of
+Messages go over a pair of sockets, in the encoding of `codec`: no pickles. Both sides call methods of
 the other: this one runs cases there, and workers reserve from the budget here.
 """
 
@@ -31,6 +31,7 @@ from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.engines.base import Outcome, PerCase, Prepare
 from caps.engines.budget import BudgetLimits
+from caps.engines.codec import Codec
 from caps.engines.remote import (
     MAX_DEATHS,
     CaseResult,
@@ -41,7 +42,7 @@ from caps.engines.remote import (
     Worker,
     WorkerPool,
 )
-from caps.text_workers import Codec, TextWorkers
+from caps.workers.texts import TextWorkers
 
 START_SECONDS = 120.0
 CLOSE_SECONDS = 5.0

@@ -35,7 +35,7 @@ from caps.engines.remote import (
     WorkerPool,
     remote_result,
 )
-from caps.text_workers import TextWorkers
+from caps.workers.texts import TextWorkers
 
 CONNECT_SECONDS = 5.0
 LOCAL = (None, "", "local")

@@ -31,7 +31,7 @@ from caps.journal.records import Reply, ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import NOTHING, Ruling, Shortage
 from caps.judging.preparation import CasePreparation, ViewTexts
-from caps.text_workers import TextWorkers
+from caps.workers.texts import TextWorkers
 
 T = TypeVar("T")
 

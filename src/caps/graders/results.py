@@ -9,10 +9,7 @@ The worker builds no set or dict from hostile data, since hash collisions can be
 result that equals the expected one byte for byte is not parsed; most correct programs pass this way.
 """
 
-import gc
-import json
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -20,20 +17,13 @@ from fractions import Fraction
 from hashlib import sha256
 from itertools import count
 from math import isfinite
-from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from caps.core.errors import InputError, SandboxError
-from caps.graders.algebra import send_reply
-from caps.graders.worker_pool import (
-    ClockError,
-    NoReplyError,
-    NotStartedError,
-    Workers,
-    limit_cpu,
-    limit_memory,
-)
 from caps.sandbox.base import printable, shorten
 from caps.sandbox.inside.plain import PYTHON, UnreadableError, decode, encode
+from caps.workers import child
+from caps.workers.pool import ClockError, NoReplyError, NotStartedError, Workers
 
 
 def same_text(expected: str, got: str) -> bool:
@@ -131,23 +121,7 @@ def encode_all(values: Sequence[Any]) -> list[bytes]:
 
 def serve(seconds: float, memory: int) -> None:
     """Run a worker: read results until the input ends."""
-    limit_memory(memory)
-    gc.disable()  # values have no cycles, and searching for them takes longer than everything else
-    send_reply("ready")
-    while line := sys.stdin.buffer.readline():
-        kind, *sizes = json.loads(line)
-        data, *expected = [_take(sys.stdin.buffer, size) for size in sizes]
-        limit_cpu(seconds)
-        reading = read(kind, data, expected)
-        limit_cpu(0)
-        send_reply(reading)
-
-
-def _take(stream: BinaryIO, size: int) -> bytes:
-    data = stream.read(size)
-    if len(data) < size:
-        raise EOFError("the request is cut off")
-    return data
+    child.serve(lambda kind, parts: read(kind, parts[0], parts[1:]), seconds=seconds, memory=memory)
 
 
 def read(kind: Kind, data: bytes, expected: Sequence[bytes]) -> Reading:
