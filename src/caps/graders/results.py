@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from caps.core.errors import InputError, SandboxError
 from caps.sandbox.base import printable, shorten
-from caps.sandbox.inside.plain import PYTHON, UnreadableError, decode, encode
+from caps.sandbox.inside.plain import PYTHON, UnreadableError, decode, encode, pairs
 from caps.workers import child
 from caps.workers.pool import ClockError, NoReplyError, NotStartedError, Workers
 
@@ -94,7 +94,7 @@ class ResultReader:
     async def check_value(self, result: bytes, expected: Sequence[Any]) -> Reading:
         """Compare a returned value; it is parsed only if the bytes differ."""
         wanted = encode_all(expected)
-        if b"nan" not in result and result in wanted:
+        if b'"nan"' not in result and result in wanted:
             return Reading(same=True)
         return await self._read("value", result, wanted)
 
@@ -209,15 +209,11 @@ def _items(kind: str) -> Callable[[list[Any]], Items]:
     return lambda items: Items(kind, items)
 
 
+_KEPT_AS_ITEMS = ("set", "frozenset", "iterator", "dict_keys", "dict_values", "dict_items")
 _INERT = {
     **PYTHON,
-    b"e": _items("set"),
-    b"z": _items("frozenset"),
-    b"d": _items("dict"),
-    b"I": _items("iterator"),
-    b"K": _items("dict_keys"),
-    b"V": _items("dict_values"),
-    b"M": _items("dict_items"),
+    **{kind: _items(kind) for kind in _KEPT_AS_ITEMS},
+    "dict": lambda items: Items("dict", pairs(items)),
 }
 _UNIQUE = count()
 _SETS = ("set", "frozenset", "dict_keys", "dict_items")
