@@ -23,7 +23,7 @@ TESTS = Path(__file__).parent
 QUICK = "not slow and not long"  # as in pyproject.toml: the tests of `make test`
 
 #: Where processes are started and waited for; the rest is quick and fills the gaps at the end.
-LONG = {"attacks", "cli", "crash", "graders", "test_docs.py", "test_doctor.py", "test_plugins.py"}
+LONG = {"attacks", "cli", "crash", "graders", "test_docs.py", "test_doctor.py", "test_plugins.py", "workers"}
 
 #: Helpers that need Linux: a fork of a Python that is ready, process groups, bubblewrap. So does what uses them.
 LINUX = {"other_platform", "sandboxing", "shell", "ready"}

@@ -40,7 +40,7 @@ from caps.registry import (
     create,
     resolve,
 )
-from caps.text_workers import TextWorkers
+from caps.workers.texts import TextWorkers
 
 TEST_SECONDS = 4.0  # for a program on one written test
 

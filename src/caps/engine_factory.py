@@ -19,8 +19,8 @@ from caps.judging.base import Judge
 from caps.judging.preparation import CasePreparation
 from caps.models.base import Model
 from caps.models.endpoints import Endpoint
-from caps.text_workers import TextWorkers
 from caps.tracing import TracedEngine, Tracing
+from caps.workers.texts import TextWorkers
 
 if TYPE_CHECKING:
     from caps.engines.batch_files import BatchSettings

@@ -36,7 +36,6 @@ from caps.models.rewards import TEMPLATES, Form, RewardModel
 from caps.models.servers import ServersModel
 from caps.registry import MODEL_JUDGES, REWARD_JUDGE, path_of_class
 from caps.sampling.generators import with_first_generator
-from caps.text_workers import TextWorkers
 
 
 class JudgeSource:
@@ -156,7 +155,6 @@ class JudgeSource:
         templates: Mapping[str, str],
         *,
         confidence: str | None = None,
-        texts: TextWorkers | None = None,
         servers: Mapping[Endpoint, Model] = MappingProxyType({}),
         since: float = 0.0,
     ) -> Judge:
@@ -174,7 +172,7 @@ class JudgeSource:
         settings = self.settings
         if confidence is not None:
             settings = replace(settings, confidence=confidence)
-        return LlmJudge(model, templates, settings, texts=texts, cache_hints=self._cache_hints, since=since)
+        return LlmJudge(model, templates, settings, cache_hints=self._cache_hints, since=since)
 
     async def _sees(self, where: Endpoint, server: Model | None) -> bool:
         """Whether the judge at an endpoint can see; `auto` asks its server once."""

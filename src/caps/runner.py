@@ -90,9 +90,9 @@ from caps.sampling.base import Method
 from caps.sampling.generators import GeneratorSource, read_sources
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
-from caps.text_workers import TextWorkers
 from caps.tracing import Tracing
 from caps.tunable_parts import TunableParts
+from caps.workers.texts import TextWorkers
 
 if TYPE_CHECKING:
     from caps.engines.batch_files import BatchSettings
@@ -520,7 +520,6 @@ class Runner:
         model_at: Callable[[Endpoint], Model],
         *,
         confidence: str | None = None,
-        texts: TextWorkers | None = None,
         journal: ReplyStore | None = None,
         recorded: bool = False,
         unanswered: UnansweredAsks = MappingProxyType({}),
@@ -541,7 +540,6 @@ class Runner:
                 model_at,
                 templates,
                 confidence=confidence,
-                texts=texts,
                 servers=servers or {},
                 since=self.started,
             )
@@ -601,7 +599,7 @@ class Runner:
         Engines that share a `judge` share the calls that are under way. An engine that runs only some of the
         cases of a run must `keep_going` although it cannot read their replies; else the config says so.
         """
-        judge = judge or self._local_judge(models, journal, texts, confidence)
+        judge = judge or self._local_judge(models, journal, confidence)
         capacity = self._capacity(models.values())
         return self._engines.local(
             judge, capacity, texts=texts, findings=findings, seconds=seconds, budget_pool=budget_pool,
@@ -625,14 +623,11 @@ class Runner:
         self,
         models: Mapping[Endpoint, Model],
         journal: ReplyStore | None,
-        texts: TextWorkers,
         confidence: str | None,
     ) -> Judge:
         """The judge with these models, whose replies are stored in the journal."""
         journaled = {where: self._recorded(model, journal) for where, model in models.items()}
-        return self.judge(
-            journaled.__getitem__, confidence=confidence, texts=texts, journal=journal, servers=models
-        )
+        return self.judge(journaled.__getitem__, confidence=confidence, journal=journal, servers=models)
 
     @asynccontextmanager
     async def session(self, *, paid: Callable[[Usage], object] = lambda _: None) -> AsyncIterator[Session]:
@@ -736,7 +731,7 @@ class Runner:
             if findings is not None:
                 stack.push_async_callback(findings.close)
 
-            judge = self._local_judge(models, journal, texts, confidence)
+            judge = self._local_judge(models, journal, confidence)
 
             def engine(seconds: float | None) -> LocalEngine:
                 return self.local_engine(

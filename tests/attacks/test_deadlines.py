@@ -27,7 +27,7 @@ from caps.models.base import Request
 from caps.models.embedded import EmbeddedModel
 from caps.models.weights import default_weights
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins
-from caps.text_workers import TextWorkers
+from caps.workers.texts import TextWorkers
 from sandboxing import needs_bubblewrap
 from server.serving import inside
 from shell import CAPS, caps, clean, json_lines, start

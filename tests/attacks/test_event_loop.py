@@ -15,21 +15,21 @@ from caps import Caps, Case, Verdict
 from caps.building import load_templates, make_prepare
 from caps.core.errors import InputError, SlowTextError
 from caps.core.types import Candidate, Level, Message, Pairing, Problem
+from caps.engines.codec import Codec
 from caps.engines.local import LocalEngine
 from caps.evidence.programs import LONGEST_PARSED, shape
 from caps.evidence.signatures import code_ast
 from caps.findings.answers import AnswerFinder
 from caps.graders.math import MathGrader
-from caps.judging.llm import LONG_REPLY, JudgingModel, LlmJudge
+from caps.judging.llm import LONGEST_READ, JudgingModel, LlmJudge
 from caps.judging.preparation import LONG_CODE
 from caps.judging.scripted import ScriptedJudge
 from caps.models.scripted import ScriptedModel
 from caps.prompts.fence import quote
-from caps.prompts.read import read_reply
 from caps.server.admission import Limits
 from caps.server.requests import decode_object
 from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, is_judge, running
-from caps.text_workers import LONG_TEXT, Codec, TextWorkers
+from caps.workers.texts import LONG_TEXT, TextWorkers
 from server.serving import inside
 from waiting import until
 
@@ -281,32 +281,14 @@ def test_a_large_chat_request_without_messages_names_the_field(messages, words):
     assert (answer.status, answer.json["error"]["param"]) == (400, words)
 
 
-def test_a_long_reply_of_a_judge_is_read_elsewhere():
+def test_a_reply_of_a_judge_that_is_far_too_long_says_nothing():
     text = "<winner> " * 120_000 + "\n<winner>A</winner>\n<confidence>HIGH</confidence>"
-    assert len(text) > LONG_REPLY
+    assert len(text) > LONGEST_READ
 
     async def story():
-        async with workers() as texts:
-            judging_model = JudgingModel(ScriptedModel(lambda _: text), "m")
-            judge = LlmJudge(judging_model, load_templates(), texts=texts)
-            prepared = make_prepare()(Case.of("p", ["a", "b"]))
-            async with Ticking() as other:
-                ruling = await judge.rule(prepared, Pairing(0, 1, Level.FULL))
-            assert ruling.winner == "A"
-            assert other.ticks > 3
-            assert texts.started == 1
-
-    asyncio.run(story())
-
-
-def test_a_reply_that_takes_too_long_to_read_says_nothing():
-    async def story():
-        async with workers() as texts:
-            texts._workers._seconds = 0.0001  # by the clock: no worker is so fast
-            judging_model = JudgingModel(ScriptedModel(lambda _: "x " * LONG_REPLY), "m")
-            judge = LlmJudge(judging_model, load_templates(), texts=texts)
-            ruling = await judge.rule(make_prepare()(Case.of("p", ["a", "b"])), Pairing(0, 1, Level.FULL))
-            assert ruling.malformed == "no-tag"
+        judge = LlmJudge(JudgingModel(ScriptedModel(lambda _: text), "m"), load_templates())
+        ruling = await judge.rule(make_prepare()(Case.of("p", ["a", "b"])), Pairing(0, 1, Level.FULL))
+        assert ruling.malformed == "no-tag"
 
     asyncio.run(story())
 
@@ -369,7 +351,7 @@ def views_in_worker(name, *texts, **settings):
 @pytest.mark.parametrize(
     ("name", "words", "settings"),
     [
-        ("endless", "more than 2 s|no reply within 8 s", {"seconds": 2.0}),
+        ("endless", "no reply within 2 s of processor time", {"seconds": 2.0}),
         ("deadly", "died", {}),
         ("greedy", "MemoryError", {}),
         ("broken", "KeyError: 'lost'", {}),
@@ -396,7 +378,7 @@ def test_an_error_of_ours_is_raised_as_it_was_in_the_worker():
 
 
 @pytest.mark.parametrize(
-    "name", ["os:system", "builtins:exec", "caps.text_workers:serve", "caps.core.types:Level.x"]
+    "name", ["os:system", "builtins:exec", "caps.workers.texts:serve", "caps.core.types:Level.x"]
 )
 @pytest.mark.parametrize("kind", ["object", "enum", "error"])
 def test_a_reply_of_a_worker_names_nothing_but_types_of_this_package(kind, name):
@@ -419,18 +401,6 @@ def test_a_reply_of_a_worker_has_a_longest_size():
     for sizes in ((1, 1 << 40), (1 << 60, 1)):
         with pytest.raises(ValueError, match="too long"):
             asyncio.run(story(*sizes))
-
-
-def test_a_job_that_cannot_travel_is_refused_where_it_was_made():
-    async def story():
-        async with workers() as texts:
-            with pytest.raises(TypeError, match="cannot be sent"):
-                await texts.run(partial(shape, object()), size=1, limit=0)
-            ask = Pairing(0, 1, Level.FULL)
-            work = partial(read_reply, ask, "", truncated=False, nonce="n")
-            assert await texts.run(work, size=1, limit=0) == work()
-
-    asyncio.run(story())
 
 
 def test_a_deadline_ends_the_wait_for_a_worker_too():

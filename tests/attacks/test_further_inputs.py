@@ -12,7 +12,7 @@ from caps.findings.programs import MAX_INPUT, MAX_OUTPUT, NO_FURTHER, BehaviourF
 from caps.findings.trials import MAX_CHARACTERS, FurtherInputs, trial_of
 from caps.sandbox.base import Limits, find_sandbox
 from caps.sandbox.languages import TOOLCHAINS
-from caps.sandbox.programs import Program, outcomes_of
+from caps.sandbox.programs import Program, ProgramSession
 from sandboxing import needs_bubblewrap
 
 SUMS = {"tests": {"public": [{"input": "1 2\n", "output": "3\n"}, {"input": "4 5\n", "output": "9\n"}]}}
@@ -193,11 +193,11 @@ def test_programs_of_other_languages_stay_within_their_limits(language, number):
     async def run():
         program = Program(NATIVE[language][number], language=language)
         limits = Limits(seconds=1.0, memory=256 << 20, output=1 << 20)
-        outcomes = outcomes_of(await find_sandbox(), program, [("1 2", 1.0)], limits=limits)
-        return [one async for one in outcomes]
+        async with ProgramSession(await find_sandbox(), program, limits) as session:
+            return await session.run("1 2", 1.0)
 
     started = time.perf_counter()
-    (outcome,) = asyncio.run(run())
+    outcome = asyncio.run(run())
     assert time.perf_counter() - started < 30
     assert len(outcome.output) <= 1 << 20
     assert outcome.status != "ok" or b"root" not in outcome.output

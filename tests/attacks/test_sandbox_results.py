@@ -16,8 +16,17 @@ from caps.core.types import Candidate, Case, Problem
 from caps.findings.programs import BehaviourFinder
 from caps.graders.results import Items, ResultReader, read, read_value
 from caps.sandbox.base import Limits
-from caps.sandbox.inside.plain import DEPTH, DIGITS, ITEMS, UnreadableError, decode, decode_given, encode
-from caps.sandbox.inside.wire import join_texts, reply_value, split_texts, split_value
+from caps.sandbox.inside.plain import (
+    DEPTH,
+    DIGITS,
+    ITEMS,
+    PYTHON,
+    UnreadableError,
+    decode,
+    decode_given,
+    encode,
+)
+from caps.sandbox.inside.wire import join_texts, reply_raised, reply_value, split_reply, split_texts
 from caps.testing import ScriptedEndpoint, better_quality_wins
 from sandboxing import UNHURRIED, case, grade, needs_bubblewrap
 from shell import caps, json_lines
@@ -41,48 +50,54 @@ class Fraction: numerator = "1e999999999"; denominator = None
 Fraction.__module__ = "fractions"
 def order(xs): return Fraction()
 """
-COLLIDING = "b'%x;' % (n * (2**61 - 1)) for n in range(110000)"
+COLLIDING = "b''.join(b', %d' % (n * (2**61 - 1)) for n in range(110000))"
 PAYLOADS = {
-    "a fraction of a text": "b'Q2:s11:1e999999999N'",
-    "a fraction of two texts": "b'Q2:s11:1e999999999s1:1'",
-    "a fraction of floats": "b'Q2:f1e308;f1e-308;'",
-    "a fraction over nothing": "b'Q2:i1;i0;'",
-    "a fraction over less than nothing": "b'Q2:i1;i-2;'",
-    "a fraction of truths": "b'Q2:TT'",
-    "a fraction of one part": "b'Q1:i1;'",
-    "a fraction of very many digits": "b'Q2:i' + b'f' * 50000 + b';i' + b'e' * 50000 + b';'",
-    "a decimal of a huge exponent": "b'D1:s11:1e999999999'",
-    "a decimal of very many digits": "b'D1:s50000:' + b'9' * 50000",
-    "a decimal of a number": "b'D1:i3;'",
-    "a decimal that signals": "b'D1:s4:sNaN'",
-    "many decimals": "b'l400000:' + b'D1:s6:1e-999' * 400000",
-    "a set that floods the hash": f"b'e110000:' + b''.join(b'i' + one for one in ({COLLIDING}))",
-    "a frozen set that floods the hash": f"b'z110000:' + b''.join(b'i' + one for one in ({COLLIDING}))",
-    "keys that flood the hash": f"b'd110000:' + b''.join(b'i' + one + b'N' for one in ({COLLIDING}))",
-    "a view that floods the hash": f"b'K110000:' + b''.join(b'i' + one for one in ({COLLIDING}))",
-    "a million empty sets": "b'l1300000:' + b'e0:' * 1300000",
-    "a million empty dicts": "b'l1300000:' + b'd0:' * 1300000",
-    "a million empty lists": "b'l1300000:' + b'l0:' * 1300000",
-    "a number of millions of digits": "b'i' + b'f' * 4000000 + b';'",
-    "a number that never ends": "b'i' + b'f' * 4000000",
-    "a float of a million digits": "b'f' + b'1' * 1000000 + b';'",
-    "a tower of lists": "b'l1:' * 100000 + b'N'",
-    "a tower of sets": "b'z1:' * 100000 + b'N'",
-    "a length that is a lie": "b'l999999999:N'",
-    "a length beyond any number": "b'l' + b'9' * 5000 + b':N'",
-    "a length below nothing": "b'l-1:N'",
-    "a length with a line": "b'l1_0:N'",
-    "a text that is cut off": "b's100:abc'",
-    "a text that is no text": "b's2:\\xff\\xfe'",
-    "bytes that are no bytes": "b'b1:s3:xyz'",
-    "a range without steps": "b'r3:i1;i2;i0;'",
-    "a range of texts": "b'r3:s1:as1:bs1:c'",
-    "a complex of texts": "b'c2:s3:nans1:1'",
-    "items that are no pairs": "b'M2:i1;i2;'",
-    "an object": "b'k0;'",
-    "an object nobody kept": "b'kffffffff;'",
-    "an unknown kind": "b'X1:N'",
-    "two values": "b'NN'",
+    "a fraction of a text": "b'[\"fraction\", \"1e999999999\", null]'",
+    "a fraction of two texts": "b'[\"fraction\", \"1e999999999\", \"1\"]'",
+    "a fraction of floats": "b'[\"fraction\", 1e308, 1e-308]'",
+    "a fraction over nothing": "b'[\"fraction\", 1, 0]'",
+    "a fraction over less than nothing": "b'[\"fraction\", 1, -2]'",
+    "a fraction of truths": "b'[\"fraction\", true, true]'",
+    "a fraction of one part": "b'[\"fraction\", 1]'",
+    "a fraction of very many digits": "b'[\"fraction\", [\"int\", \"' + b'f' * 50000 + b'\"], [\"int\", \"' + b'e' * 50000 + b'\"]]'",
+    "a decimal of a huge exponent": "b'[\"decimal\", \"1e999999999\"]'",
+    "a decimal of very many digits": "b'[\"decimal\", \"' + b'9' * 50000 + b'\"]'",
+    "a decimal of a number": "b'[\"decimal\", 3]'",
+    "a decimal that signals": "b'[\"decimal\", \"sNaN\"]'",
+    "many decimals": "b'[\"list\"' + b', [\"decimal\", \"1e-999\"]' * 400000 + b']'",
+    "a set that floods the hash": f"b'[\"set\"' + {COLLIDING} + b']'",
+    "a frozen set that floods the hash": f"b'[\"frozenset\"' + {COLLIDING} + b']'",
+    "keys that flood the hash": f"b'[\"dict\"' + {COLLIDING} + b']'",
+    "a view that floods the hash": f"b'[\"dict_keys\"' + {COLLIDING} + b']'",
+    "a million empty sets": "b'[\"list\"' + b',[\"set\"]' * 1300000 + b']'",
+    "a million empty dicts": "b'[\"list\"' + b',[\"dict\"]' * 1300000 + b']'",
+    "a million empty lists": "b'[\"list\"' + b',[\"list\"]' * 1300000 + b']'",
+    "millions of lists without a kind": "b'[\"list\"' + b',[]' * 2500000 + b']'",
+    "a number of millions of digits": "b'[\"int\", \"' + b'f' * 4000000 + b'\"]'",
+    "a decimal number of millions of digits": "b'9' * 4000000",
+    "a number with a line": "b'[\"int\", \"f_f\"]'",
+    "a number that never ends": "b'[\"int\", \"' + b'f' * 4000000",
+    "a float of a million digits": "b'[\"float\", \"' + b'1' * 1000000 + b'\"]'",
+    "a float that is no float": "b'[\"float\", \"1.5\"]'",
+    "a constant": "b'Infinity'",
+    "an object of JSON": "b'{\"a\": 1}'",
+    "a tower of lists": "b'[\"list\",' * 100000 + b'null' + b']' * 100000",
+    "a tower of sets": "b'[\"frozenset\",' * 100000 + b'null' + b']' * 100000",
+    "a tower without an end": "b'[' * 4000000",
+    "a text that is cut off": "b'\"abc'",
+    "a text that is no text": "b'\"\\xff\\xfe\"'",
+    "bytes that are no bytes": "b'[\"bytes\", \"xyz\"]'",
+    "a range without steps": "b'[\"range\", 1, 2, 0]'",
+    "a range of texts": "b'[\"range\", \"a\", \"b\", \"c\"]'",
+    "a complex of texts": "b'[\"complex\", \"nan\", \"1\"]'",
+    "items that are no pairs": "b'[\"dict_items\", 1, 2]'",
+    "a key without a value": "b'[\"dict\", 1]'",
+    "an object": "b'[\"object\", 0]'",
+    "an object nobody kept": "b'[\"object\", 4294967295]'",
+    "an unknown kind": "b'[\"thing\", null]'",
+    "a kind that is a list": "b'[[\"list\"], null]'",
+    "two values": "b'null null'",
+    "two lines": "b'null\\nnull\\nnull'",
     "nothing": "b''",
 }  # fmt: skip
 
@@ -294,9 +309,9 @@ def test_a_case_of_hostile_programs_can_be_looked_into_and_its_findings_kept(tmp
 def test_a_reader_that_takes_too_long_is_ended_and_the_next_result_is_read():
     async def play():
         hasty, patient = ResultReader(seconds=0.3), ResultReader()
-        slow = b"l%d:" % (ITEMS - 1) + b"N" * (ITEMS - 1)
+        slow = nulls(ITEMS - 1)
         try:
-            return await hasty.value(slow), await patient.value(slow), await patient.value(b"i7;", [7])
+            return await hasty.value(slow), await patient.value(slow), await patient.value(b"7", [7])
         finally:
             await hasty.close()
             await patient.close()
@@ -309,9 +324,9 @@ def test_a_reader_that_takes_too_long_is_ended_and_the_next_result_is_read():
 def test_a_reader_without_memory_says_so_and_the_next_result_is_read():
     async def play():
         reader = ResultReader(memory=100 << 20)
-        many = b"l%d:" % (ITEMS - 1) + b"d0:" * (ITEMS - 1)
+        many = b'["list"' + b',["dict"]' * (ITEMS - 1) + b"]"
         try:
-            return await reader.value(many), await reader.value(b"l1:i7;", [[7]])
+            return await reader.value(many), await reader.value(b'["list", 7]', [[7]])
         finally:
             await reader.close()
 
@@ -320,16 +335,24 @@ def test_a_reader_without_memory_says_so_and_the_next_result_is_read():
     assert plain.same
 
 
+def nulls(count):
+    return b'["list"' + b",null" * count + b"]"
+
+
+def tower(depth):
+    return b'["list",' * depth + b"null" + b"]" * depth
+
+
 def test_bounds_are_where_they_are_said_to_be():
-    assert read_value(b"i" + b"f" * DIGITS + b";") == 16**DIGITS - 1
-    assert read_value(b"l1:" * DEPTH + b"N")
-    assert len(read_value(b"l%d:" % (ITEMS - 1) + b"T" * (ITEMS - 1))) == ITEMS - 1
-    assert len(decode_given(b"l%d:" % ITEMS + b"T" * ITEMS)) == ITEMS, "tests may pass what they like"
+    assert read_value(b'["int", "' + b"f" * DIGITS + b'"]') == 16**DIGITS - 1
+    assert read_value(tower(DEPTH))
+    assert len(read_value(nulls(ITEMS - 1))) == ITEMS - 1
+    assert len(decode_given(nulls(ITEMS))) == ITEMS, "tests may pass what they like"
     for beyond in (
-        b"i" + b"f" * (DIGITS + 1) + b";",
-        b"l1:" * (DEPTH + 1) + b"N",
-        b"l%d:" % ITEMS + b"T" * ITEMS,
-        b"s%d:" % (17 << 20) + b"x" * (17 << 20),
+        b'["int", "' + b"f" * (DIGITS + 1) + b'"]',
+        tower(DEPTH + 1),
+        nulls(ITEMS),
+        b'"' + b"x" * (17 << 20) + b'"',
     ):
         with pytest.raises(UnreadableError):
             read_value(beyond)
@@ -365,7 +388,8 @@ SEEDS = [
         [[[[[]]]]], {"k": {"k": {"k": set()}}}, "\ud800\x00\u202e", math.inf, bytearray(b"\x00"), [[0] * 20] * 5,
     )
 ]  # fmt: skip
-LETTERS = b"NTFifkslteztdbacrIKVMDQ0123456789-;:ex"
+LETTERS = b'[]{},:" -+.eE0123456789abcdefntu\\'
+TAGS = [tag.encode() for tag in (*PYTHON, "int", "float", "object")]
 MESSAGES = 40  # of each example of mutated ones
 
 
@@ -377,7 +401,7 @@ def check(data):
     assert (reading.shown + reading.fault).isprintable()
     assert len(reading.shown) <= 200
     read("text", data, [b"1 2"])
-    split_value(data)
+    split_reply(data)
     assert len(split_texts(data, 3)) == 3
     if not reading.fault:
         assert measure(read_value(data)) <= (DEPTH, ITEMS)
@@ -411,8 +435,8 @@ def test_of_mutated_messages_none_is_more_than_the_reader_can_take(seed):
             elif change == 3:
                 data[place : place + 1] = bytes([rng.randrange(256)])
             else:
-                data = bytearray(b"%c%d:" % (rng.choice(b"ltezdIKVMQDcrba"), rng.randrange(4)) + data)
-            data = data or bytearray(b"N")
+                data = bytearray(b'["%b",%b]' % (rng.choice(TAGS), data))
+            data = data or bytearray(b"null")
         check(bytes(data))
 
 
@@ -423,10 +447,10 @@ def test_of_random_messages_none_is_more_than_the_reader_can_take(data):
 
 
 nested = st.recursive(
-    st.sampled_from([b"N", b"i1;", b"f0.5;", b"s1:a", b"i-f;", b"k3;", b"D1:s1:1", b"Q2:i1;i2;", b"s3:\xed\xa0\x80"]),
+    st.sampled_from([b"null", b"1", b"0.5", b'"a"', b'["int", "-f"]', b'["object", 3]', b'["decimal", "1"]', b'"\\ud800"', b"{}"]),
     lambda inner: st.builds(
-        lambda kind, items, lie: b"%c%d:%b" % (kind, len(items) // (2 if kind == ord("d") else 1) + lie, b"".join(items)),
-        st.sampled_from(list(b"ltezdIKVMQDcrba")), st.lists(inner, max_size=4), st.sampled_from([0, 0, 0, 0, 1, -1]),
+        lambda tag, items: b'["%b"%b]' % (tag, b"".join(b"," + item for item in items)),
+        st.sampled_from(TAGS), st.lists(inner, max_size=4),
     ),
     max_leaves=20,
 )  # fmt: skip
@@ -441,18 +465,20 @@ def test_of_nested_messages_none_is_more_than_the_reader_can_take(data):
 def test_texts_of_a_reply_are_cut_and_made_valid():
     assert split_texts(join_texts("a\ud800\0b", "x" * 10**6), 3) == ["a? b", "x" * 500, ""]
     assert split_texts(b"\xff\xfe\0" * 10**6, 2)[0] == "\ufffd\ufffd"
-    assert split_value(reply_value(b"i1;", b"l0:")) == (b"i1;", b"l0:")
+    assert split_reply(reply_value(b"1", b"[]", milliseconds=7)) == (b"V", 7, b"1\n[]")
+    assert split_reply(reply_raised("A", "B", "c\nd")) == (b"R", 0, b"A\0B\0c\nd")
     for reply in (
         b"",
         b"V",
-        b"V:",
-        b"V-1:",
-        b"V9:abc",
-        b"V1_0:" + b"x" * 20,
-        b"V" + b"9" * 5000 + b":",
-        b"L1:x",
+        b"V\n",
+        b"V-1\n",
+        b"V1",
+        b"V1_0\n",
+        b"V" + b"9" * 5000 + b"\n",
+        b"L1\n",
+        b"X1\nx",
     ):
-        assert split_value(reply) is None
+        assert split_reply(reply) is None
 
 
 def candidates(codes):

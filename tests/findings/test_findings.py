@@ -11,8 +11,7 @@ from caps.findings.programs import FURTHER, HUNG, BehaviourFinder
 from caps.graders import math as math_grading
 from caps.graders.math import MathGrader
 from caps.journal.store import Journal
-from caps.sandbox.base import Limits, find_sandbox
-from caps.sandbox.programs import Program, outcomes_of
+from caps.sandbox.base import Limits
 from sandboxing import needs_bubblewrap
 
 SUMS = {"tests": {"public": [{"input": "1 2\n", "output": "3\n"}, {"input": "4 5\n", "output": "9\n"}]}}
@@ -191,24 +190,6 @@ def test_where_nobody_can_look_the_case_goes_on_until_somebody_can(tmp_path):
         assert seeing.candidates[0].found.cluster == "1"
     with pytest.raises(UserError):
         asyncio.run(Findings({"code": Counting(UserError("no sandbox"))}, insist=True).find(one))
-
-
-@needs_bubblewrap
-@pytest.mark.parametrize(
-    ("program_", "entry", "inputs"),
-    [
-        ("n = int(input())\nif n > 5:\n    print(1)\nelse:\n    print(2)\n", None, ["1", "2", "9", "8"]),
-        ("def f(n):\n    if n > 5:\n        return 1\n    return 2\n", "f", [[1], [2], [9], [8]]),
-    ],
-)
-def test_an_input_that_reaches_new_lines_of_a_program_says_so(program_, entry, inputs):
-    async def reached():
-        traced = Program(program_, entry, trace=True)
-        timed = [(one, 10.0) for one in inputs]
-        outcomes = outcomes_of(await find_sandbox(), traced, timed, limits=Limits(seconds=10))
-        return [one.reached > 0 async for one in outcomes]
-
-    assert asyncio.run(reached()) == [True, False, True, False]
 
 
 @needs_bubblewrap

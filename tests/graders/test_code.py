@@ -12,7 +12,7 @@ from caps.graders.code import CodeGrader, program_text
 from caps.graders.results import ResultReader
 from caps.registry import GRADERS, resolve
 from caps.sandbox.base import Limits, find_sandbox
-from caps.sandbox.programs import Program, outcomes_of
+from caps.sandbox.programs import Program, ProgramSession
 from sandboxing import UNHURRIED, case, grade, needs_bubblewrap
 
 pytestmark = needs_bubblewrap
@@ -249,9 +249,9 @@ def test_behaviour_on_many_inputs_survives_a_crash_and_a_hang():
     async def play(program, inputs):
         reader, limits = ResultReader(), Limits(seconds=1.5)
         read = reader.text if program.entry_point is None else reader.value
-        timed = [(one, limits.seconds) for one in inputs]
         try:
-            ran = [one async for one in outcomes_of(await find_sandbox(), program, timed, limits=limits)]
+            async with ProgramSession(await find_sandbox(), program, limits) as session:
+                ran = [await session.run(value, limits.seconds) for value in inputs]
             return [(one.status, (await read(one.output)).shown if one.status == "ok" else "") for one in ran]
         finally:
             await reader.close()

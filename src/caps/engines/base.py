@@ -15,7 +15,7 @@ from caps.costs.ledger import Ledger
 from caps.judging.base import UNREAD, Budget, Judge, PreparedCase, Ruling, UnlimitedBudget
 from caps.judging.preparation import CasePreparation
 from caps.judging.prompt_sizes import PromptSizes
-from caps.text_workers import TextWorkers
+from caps.workers.texts import TextWorkers
 
 Prepare = Callable[[Case], PreparedCase]
 T = TypeVar("T")

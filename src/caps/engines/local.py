@@ -28,7 +28,7 @@ from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
 from caps.engines.readability import ReplyCheck
 from caps.engines.scheduler import Scheduler
 from caps.judging.base import LOST, Attempt, Budget, Judge, PreparedCase, Ruling
-from caps.text_workers import TextWorkers
+from caps.workers.texts import TextWorkers
 
 PAID_SECONDS = 10.0  # that calls on their way get to bring their replies in, if another fails for all
 CACHED_FROM = 1024  # tokens of a shared beginning that hosted servers cache

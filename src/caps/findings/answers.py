@@ -10,7 +10,7 @@ from caps.evidence.signatures import short_or_digest
 from caps.graders.answer_forms import candidate_answer
 from caps.graders.answers import canonical
 from caps.graders.math import MathGrader, compare_cheaply
-from caps.text_workers import TextWorkers
+from caps.workers.texts import TextWorkers
 
 SIGNS = frozenset("\\$√π∞")  # of mathematics, beside digits
 LONG_ANSWERS = 4_000  # characters in total: comparing all pairs of long answers takes seconds

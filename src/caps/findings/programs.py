@@ -1,8 +1,8 @@
 """Program behaviour: each program is run on the examples of its problem and on inputs that separate programs.
 
 First every program runs on the examples or is tested by the public test program, and runs on further inputs.
-Inputs on which programs differ or which reach new code in one of them are then changed further, and the
-programs that pass the most examples run on these, too. `separation` draws the conclusions.
+Inputs on which programs differ are then changed further, and the programs that pass the most examples run on
+these, too. `separation` draws the conclusions.
 
 The number of inputs is fixed and they depend only on the case, so the same case has the same findings,
 however busy the machine is: limits are counts and processor time. A run that came near its limit, or that
@@ -15,14 +15,21 @@ import asyncio
 import math
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from caps.core.domains import Resources
 from caps.core.errors import UserError
 from caps.core.types import BY_CLOCK, Case, Found, Run
-from caps.findings.separation import Observed, ProgramRuns, Separation, credible, interesting
+from caps.findings.separation import (
+    MAX_TIMEOUTS,
+    Observed,
+    ProgramRuns,
+    Separation,
+    credible,
+    splitting,
+)
 from caps.findings.trials import FurtherInputs, Trial, trial_of
 from caps.graders.base import Grade
 from caps.graders.code import entry_of, language_of, program_text, prompt_text, run_test_program
@@ -31,7 +38,7 @@ from caps.graders.test_suites import Examples, TestProgram, arguments, expected_
 from caps.judging.base import together
 from caps.sandbox.base import REASONS, Limits, Sandbox, find_sandbox, printable, shorten
 from caps.sandbox.languages import PYTHON, TOOLCHAINS, missing_tool
-from caps.sandbox.programs import Outcome, OutcomeStatus, Program, outcomes_of
+from caps.sandbox.programs import Outcome, OutcomeStatus, Program, ProgramSession
 
 FURTHER = 64  # inputs of a case beyond its examples
 SECONDS = 20.0  # processor time of a case, after which no further inputs are run
@@ -43,13 +50,13 @@ FIRST = 0.6  # share of the further inputs that are made from the examples alone
 FAILING = 6  # further inputs for a program that fails an example
 SLOW = 12  # further inputs for a program that starts slowly
 FURTHER_SECONDS = 1.0  # processor time of a run on a further input
-MAX_TIMEOUTS = 2
 MAX_INPUT = 1_000  # characters of an input that is recorded
 MAX_OUTPUT = 400
 MAX_REMEMBERED = 4_000  # bytes of an output that is read once for all programs that print it
 NO_INPUTS = "no examples, and no annotated function to make inputs for"
 NO_FURTHER = "no further inputs could be made"
 TIME_ENDED = "the processor time for further inputs ended"
+HANGS = Observed("timeout")  # what is taken to happen on an input that was not tried
 HUNG = f"hung on {MAX_TIMEOUTS} inputs and was not run on more"
 
 
@@ -63,7 +70,7 @@ class _Trials:
     prompt: str = ""
     inputs: list[Any] = field(default_factory=list)
     readings: dict[tuple[bool, bytes], Reading] = field(default_factory=dict)
-    running: dict[int, "_Running"] = field(default_factory=dict)
+    sessions: dict[int, ProgramSession] = field(default_factory=dict)
 
     def is_cut(self) -> bool:
         """Whether the processor time of the case has ended, so that something is left out."""
@@ -77,16 +84,9 @@ class _Trials:
 
     async def end(self, programs: Sequence[ProgramRuns]) -> None:
         """End the processes of these programs."""
-        for one in programs:
-            if (running := self.running.pop(id(one), None)) is not None:
-                await running.outcomes.aclose()
-
-
-class _Running(NamedTuple):
-    """A program whose process waits: the inputs that it was given, and the outcomes still to come."""
-
-    inputs: list[tuple[Any, float]]
-    outcomes: AsyncGenerator[Outcome, None]
+        for program in programs:
+            if (session := self.sessions.pop(id(program), None)) is not None:
+                await session.close()
 
 
 class BehaviourFinder:
@@ -158,7 +158,7 @@ class BehaviourFinder:
         chosen = credible(trials.programs)
         await trials.end([one for one in trials.programs if one not in chosen])
         if len(chosen) > 1 and len(trials.inputs) < further and not trials.is_cut():
-            parents = [trials.inputs[n] for n in interesting(chosen, range(len(trials.inputs)))]
+            parents = [trials.inputs[n] for n in splitting(chosen, range(len(trials.inputs)))]
             more = source.more(parents, further - len(trials.inputs))
             await self._run_all(trials, chosen, more, failing=further)
 
@@ -211,54 +211,44 @@ class BehaviourFinder:
         trial = trials.trial
         suite = Examples(trial.examples, trial.entry_point, trial.style)
         entry = entry_of(suite, tested.source, tested.language)
-        examples = () if tested.examples else trial.examples
-        given = [(one.input, self._limits.seconds) for one in examples]
-        given += [(one, FURTHER_SECONDS) for one in trials.inputs[start:]]
-        timeouts = sum(one.status == "timeout" for one in tested.further.values())
-        if id(tested) not in trials.running:
+        if id(tested) not in trials.sessions:
             prelude = not trials.prompt  # what continues a program has its imports only
-            program = Program(tested.source, entry, prelude=prelude, trace=True, language=tested.language)
-            asked: list[tuple[Any, float]] = []
-            trials.running[id(tested)] = _Running(
-                asked, outcomes_of(sandbox, program, asked, limits=self._limits)
-            )
-        inputs, outcomes = trials.running[id(tested)]
-        inputs += [(one if entry is None else arguments(one), seconds) for one, seconds in given]
+            program = Program(tested.source, entry, prelude=prelude, language=tested.language)
+            trials.sessions[id(tested)] = ProgramSession(sandbox, program, self._limits)
+        session = trials.sessions[id(tested)]
+
+        async def run(value: Any, seconds: float) -> Outcome:
+            outcome = await session.run(value if entry is None else arguments(value), seconds)
+            tested.by_clock = outcome.status == "clock"
+            return outcome
+
         async with sandbox.core():
-            place = 0
-            while place < len(given) and timeouts < MAX_TIMEOUTS:
-                if tested.by_clock or (
-                    place >= len(examples)
-                    and (len(tested.further) >= _enough(tested, failing) or trials.is_cut())
-                ):
-                    del inputs[place - len(given) :]  # or their outcomes would be taken for those of others
+            for example in () if tested.examples else trial.examples:
+                if tested.by_clock:
                     return
-                outcome = await anext(outcomes)
-                timeouts += outcome.status == "timeout"
-                tested.by_clock = outcome.status == "clock"
-                if place < len(examples):
-                    tested.examples.append(await self._read(trials, outcome, entry, examples[place]))
-                else:
-                    trials.seconds -= outcome.cpu
-                    if not outcome.unknown:
-                        tested.further[start + place - len(examples)] = await self._read(
-                            trials, outcome, entry
-                        )
-                place += 1
-        if timeouts >= MAX_TIMEOUTS:
-            hung = Observed("timeout")
-            tested.examples += [hung] * (len(trial.examples) - len(tested.examples))
-            for n in range(start + max(0, place - len(examples)), len(trials.inputs)):
-                tested.further.setdefault(n, hung)
+                if tested.hangs:
+                    tested.examples.append(HANGS)
+                    continue
+                outcome = await run(example.input, self._limits.seconds)
+                tested.examples.append(await self._read(trials, outcome, entry, example))
+            for number, value in enumerate(trials.inputs[start:], start):
+                if tested.hangs:
+                    tested.further[number] = HANGS
+                    continue
+                if tested.by_clock or trials.is_cut() or len(tested.further) >= _enough(tested, failing):
+                    return
+                outcome = await run(value, FURTHER_SECONDS)
+                trials.seconds -= outcome.cpu
+                if not outcome.unknown:
+                    tested.further[number] = await self._read(trials, outcome, entry)
 
     async def _read(
         self, trials: _Trials, outcome: Outcome, entry: str | None, example: Any = None
     ) -> Observed:
-        reached = outcome.reached
         if outcome.unknown:
             return Observed(outcome.status, unreadable=True, shown=outcome.unknown)
         if outcome.status != "ok":
-            return Observed(outcome.status, shown=shorten(outcome.detail, MAX_OUTPUT), reached=reached)
+            return Observed(outcome.status, shown=shorten(outcome.detail, MAX_OUTPUT))
         key = (entry is None, outcome.output)
         reading = trials.readings.get(key) if example is None else None
         if reading is None:
@@ -271,8 +261,7 @@ class BehaviourFinder:
             if example is None and len(outcome.output) <= MAX_REMEMBERED:
                 trials.readings[key] = reading
         shown = shown_value(reading.shown) if entry else shown_text(outcome.output)
-        fault = bool(reading.fault)
-        return Observed("ok", reading.digest, reading.same, fault, shown, reached)
+        return Observed("ok", reading.digest, reading.same, bool(reading.fault), shown)
 
 
 _STATUS_OF_REASON = {reason: cast(OutcomeStatus, status) for status, reason in REASONS.items()}
@@ -334,8 +323,7 @@ def _as_run(trial: Trial, text: str, seen: Observed | None) -> Run:
 def _note(trials: _Trials, program: ProgramRuns) -> str:
     if program.by_clock:
         return BY_CLOCK
-    hung = sum(one.status == "timeout" for one in (*program.examples, *program.further.values()))
-    if hung >= MAX_TIMEOUTS:
+    if program.hangs:
         return HUNG
     if not trials.inputs and len(trials.programs) > 1:
         return NO_FURTHER

@@ -10,7 +10,7 @@ from caps.core.text import plural
 from caps.core.types import Candidate, Case, Found
 from caps.evidence.trajectories import Run, read_run
 from caps.findings.patches import PatchFinder
-from caps.text_workers import TextWorkers
+from caps.workers.texts import TextWorkers
 
 
 class RunFinder:

@@ -16,6 +16,7 @@ from caps.sandbox.programs import OutcomeStatus
 
 MIN_FURTHER = 3  # valid further inputs on which a program must run before it can join a cluster
 MIN_VARIED = 5  # further inputs after which a program that never varies its output counts as constant
+MAX_TIMEOUTS = 2  # inputs on which a program may hang before it is not run on more
 KEPT = 12  # separating inputs that are recorded
 
 Result: TypeAlias = tuple[str, str]
@@ -31,7 +32,6 @@ class Observed:
     passed: bool = False
     unreadable: bool = False
     shown: str = ""
-    reached: int = 0
 
     @property
     def result(self) -> Result:
@@ -66,6 +66,12 @@ class ProgramRuns:
         if not self.examples or any(one.unreadable for one in self.examples):
             return None
         return sum(one.passed for one in self.examples)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it has hung so often that it is taken to hang on every input."""
+        runs = (*self.examples, *self.further.values())
+        return sum(run.status == "timeout" for run in runs) >= MAX_TIMEOUTS
 
     @property
     def is_readable(self) -> bool:
@@ -191,15 +197,11 @@ class Separation:
         return n in one.further and n in other.further and one.further[n].result != other.further[n].result
 
 
-def interesting(programs: Iterable[ProgramRuns], inputs: Sequence[int]) -> list[int]:
-    """Inputs on which programs differ, then those that reached new code in one of them."""
-    programs = list(programs)
-    splitting, reaching = list[int](), list[int]()
+def splitting(programs: Sequence[ProgramRuns], inputs: Iterable[int]) -> list[int]:
+    """Inputs on which some program works, and programs differ."""
+    chosen = list[int]()
     for n in inputs:
-        runs = [one.further[n] for one in programs if n in one.further]
-        worked = {run.digest for run in runs if run.status == "ok"}
-        if worked and len({run.result for run in runs}) > 1:
-            splitting.append(n)
-        elif worked and any(run.reached for run in runs):
-            reaching.append(n)
-    return splitting + reaching
+        runs = [program.further[n] for program in programs if n in program.further]
+        if any(run.status == "ok" for run in runs) and len({run.result for run in runs}) > 1:
+            chosen.append(n)
+    return chosen

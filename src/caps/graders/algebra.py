@@ -1,7 +1,7 @@
 """The algebra worker: reads pairs of answers, one JSON list per line, and writes whether they are equal.
 
 This module alone uses math-verify, which parses LaTeX, and SymPy, which compares. Both may run forever or
-exhaust memory on a hostile answer, so this runs in a separate process (`worker_pool`) that limits itself and
+exhaust memory on a hostile answer, so this runs in a separate process (`caps.workers`) that limits itself and
 can be killed from outside.
 
 Expressions are compared in three steps, the cheapest first:
@@ -27,7 +27,7 @@ from typing import Any
 
 from caps.graders.answer_forms import parse_number
 from caps.graders.answers import ALGEBRA, MIN_DIGITS, Decision, decide
-from caps.graders.worker_pool import limit_cpu, limit_memory
+from caps.workers.child import limit_cpu, limit_memory
 
 CACHE_SIZE = 256  # parsed expressions
 MAX_DIGITS = 3000  # of a number in an expression, and of an evaluation

@@ -11,7 +11,7 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,9 +50,9 @@ from caps.sandbox.programs import (
     Outcome,
     OutcomeStatus,
     Program,
+    ProgramSession,
     load,
     make_job,
-    outcomes_of,
     wait_until_ready,
 )
 
@@ -190,15 +190,11 @@ class CodeGrader:
     async def _examples(self, suite: Examples, source: str, language: str) -> Grade:
         entry = entry_of(suite, source, language)
         program = Program(source, entry, language=language)
-        inputs = [one.input if entry is None else arguments(one.input) for one in suite.tests]
-        timed = [(one, self.limits.seconds) for one in inputs]
-        async with (
-            self.sandbox.core(),
-            aclosing(outcomes_of(self.sandbox, program, timed, limits=self.limits)) as outcomes,
-        ):
-            tests, doubt = iter(enumerate(suite.tests)), ""
-            async for outcome in outcomes:
-                index, example = next(tests)
+        doubt = ""
+        async with self.sandbox.core(), ProgramSession(self.sandbox, program, self.limits) as session:
+            for index, example in enumerate(suite.tests):
+                value = example.input if entry is None else arguments(example.input)
+                outcome = await session.run(value, self.limits.seconds)
                 doubt = doubt or outcome.unknown
                 if outcome.status == "clock":
                     return Grade(correct=None, reason=REASONS["clock"], detail=f"test {index + 1}: {doubt}")

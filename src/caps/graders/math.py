@@ -14,7 +14,7 @@ from caps.graders.answer_forms import candidate_answer, extract_answer
 from caps.graders.answers import ALGEBRA, EXACT, MAX_CHARS, Decision, decide, same_answer
 from caps.graders.base import Grade
 from caps.graders.latex import normalize, without_spaces
-from caps.graders.worker_pool import ClockError, DeadlineError, NoReplyError, Workers
+from caps.workers.pool import ClockError, DeadlineError, NoReplyError, Workers
 
 RULES = 4
 SECONDS = 5.0  # of processor time for one pair

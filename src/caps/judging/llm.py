@@ -15,12 +15,11 @@ Invariants:
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, TypeVar, get_args
+from typing import NamedTuple, get_args
 
 from msgspec.structs import replace
 
 from caps.core.domains import Domain
-from caps.core.errors import SlowTextError
 from caps.core.settings import check_settings, setting
 from caps.core.text import shortened_line
 from caps.core.types import (
@@ -53,18 +52,15 @@ from caps.prompts.criteria import ByCriterion, verdicts_by_criterion
 from caps.prompts.read import Imitation, Reading, fields_of, imitations, read_coded, read_reply
 from caps.prompts.render import asks_for_code, find_template, render, shared_until, template_stem
 from caps.prompts.reply_forms import REPLIES, TAGS, held_to, instructions, room_for, short_form
-from caps.text_workers import TextWorkers
 
 FURTHER_DRAW = 100
 PROMPT_AT_MOST = 2000
 SAMPLE_CHARACTERS = 200  # of an unreadable reply that is shown to the user
 TOP_LOGPROBS = 10
 UNREADABLE_RATING = 5
-LONG_REPLY = 1_000_000  # characters: reading them takes long enough to hold up other calls
+LONGEST_READ = 1_000_000  # characters of a text: reading more would hold up other calls
 BLIND = "cannot see images"
 OPEN = UnlimitedBudget()
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +124,12 @@ class LlmJudge:
         templates: Mapping[str, str],
         settings: JudgeSettings | None = None,
         *,
-        texts: TextWorkers | None = None,
         cache_hints: bool = False,
         since: float = 0.0,
     ) -> None:
         self._cache_hints, self._since = cache_hints, since
         self._history = ReplyHistory(USUAL_REPLY)
-        self._model, self._templates, self._texts = model, templates, texts
+        self._model, self._templates = model, templates
         self._settings = settings or JudgeSettings()
         self._prompts: dict[tuple[str, int, bool], _Prompt] = {}
 
@@ -146,7 +141,7 @@ class LlmJudge:
         sees = self._model.sees
         if request.messages[0].media and sees is not None and not await sees():
             return Ruling(Unanswered(BLIND))
-        request, first = await self._begin(prepared, ask, request, code, budget.deadline)
+        request, first = await self._begin(prepared, ask, request, code)
         attempts: list[Attempt] = []
         reading, sample = None, ""
         for further in range(self._settings.retries + 1):
@@ -161,13 +156,13 @@ class LlmJudge:
                 tried = (*attempts, *completion.attempts)
                 return Ruling(Unanswered(completion.cause), tried, shortage=completion.shortage)
             if known is None:
-                known = await self._read(prepared, ask, completion, code, budget.deadline)
+                known = self._read(prepared, ask, completion, code)
             reading, by_criterion = known.reading, known.criteria
             attempts.append(_attempt(completion, reading))
             if reading.answer is not None:
                 answer = reading.answer
                 if self._settings.confidence == "logprobs":
-                    read = await self._reader(prepared, ask, code, budget.deadline)
+                    read = self._reader(prepared, ask, code)
                     spoken = completion.logprobs, completion.text
                     answer = weigh(ask, *spoken, reading, partial(read, truncated=False)) or answer
                 return Ruling(
@@ -179,7 +174,7 @@ class LlmJudge:
         return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag", sample=sample)
 
     async def _begin(
-        self, prepared: PreparedCase, ask: Ask, request: Request, code: str | None, until: float | None
+        self, prepared: PreparedCase, ask: Ask, request: Request, code: str | None
     ) -> "tuple[Request, _ReadReply | None]":
         """The first request of an ask in this run, and the reply if the journal holds one.
 
@@ -187,14 +182,14 @@ class LlmJudge:
         being able to read a reply.
         """
         while self._since:
-            tries = await self._stored_tries(prepared, ask, request, code, until)
+            tries = await self._stored_tries(prepared, ask, request, code)
             if len(tries) <= self._settings.retries or self._is_usable(tries[-1]):
                 return request, tries[0] if tries else None
             request = replace(request, attempt=request.attempt + 1)
         return request, None
 
     async def _stored_tries(
-        self, prepared: PreparedCase, ask: Ask, request: Request, code: str | None, until: float | None
+        self, prepared: PreparedCase, ask: Ask, request: Request, code: str | None
     ) -> "list[_ReadReply]":
         """The tries of an ask that the journal holds, in order, up to the first that this run can use."""
         tries = list[_ReadReply]()
@@ -202,7 +197,7 @@ class LlmJudge:
             stored = await recall(self._model.model, request)
             if stored is None:
                 break
-            tries.append(await self._read(prepared, ask, stored, code, until))
+            tries.append(self._read(prepared, ask, stored, code))
             if self._is_usable(tries[-1]):
                 break
             request = self._again(prepared, ask, request, further + 1, tries[-1].reading)
@@ -212,29 +207,25 @@ class LlmJudge:
         """Whether a stored reply can be read, or is one of this run."""
         return read.reading.answer is not None or read.completion.stored_at >= self._since
 
-    async def _read(
-        self, prepared: PreparedCase, ask: Ask, completion: Completion, code: str | None, until: float | None
+    def _read(
+        self, prepared: PreparedCase, ask: Ask, completion: Completion, code: str | None
     ) -> "_ReadReply":
-        """Parse a reply, a very long one in a worker process; one that takes too long is unreadable."""
+        """Parse a reply; one that is far longer than any request allows is unreadable."""
         text, truncated = completion.text, completion.finish == "length"
+        if len(text) > LONGEST_READ:
+            return _ReadReply(completion, Reading(None, "none", "no-tag"), ())
         criteria = self._criteria(prepared, self._prompt(prepared, ask))
         apart = verdicts_by_criterion(ask, text, code, criteria) if criteria else ()
-        if code is not None and len(text) <= LONG_REPLY:
+        if code is not None:
             reading = read_coded(ask, text, truncated=truncated, code=code)
             if reading is not None:
                 return _ReadReply(completion, reading, apart)
-        read = await self._reader(prepared, ask, code, until)
-        try:
-            reading = await self._process(partial(read, text, truncated=truncated), len(text), until)
-        except SlowTextError:
-            reading = Reading(None, "none", "no-tag")
-        return _ReadReply(completion, reading, apart)
+        read = self._reader(prepared, ask, code)
+        return _ReadReply(completion, read(text, truncated=truncated), apart)
 
-    async def _reader(
-        self, prepared: PreparedCase, ask: Ask, code: str | None, until: float | None
-    ) -> "partial[Reading]":
+    def _reader(self, prepared: PreparedCase, ask: Ask, code: str | None) -> "partial[Reading]":
         """The function that reads replies to an ask, given what the texts shown could be mistaken for."""
-        imitated = await self._imitated(prepared, ask, until)
+        imitated = self._imitated(prepared, ask)
         return partial(read_reply, ask, nonce=prepared.nonce, code=code, imitated=imitated)
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
@@ -308,28 +299,19 @@ class LlmJudge:
             )
         return known
 
-    async def _imitated(self, prepared: PreparedCase, ask: Ask, until: float | None) -> tuple[Imitation, ...]:
+    def _imitated(self, prepared: PreparedCase, ask: Ask) -> tuple[Imitation, ...]:
         """What the texts shown could be mistaken for if the judge repeats them.
 
-        One that takes too long to look through could be mistaken for anything.
+        One that is too long to look through could be mistaken for anything.
         """
         found = set[Imitation]()
         for text in (*(one.content for one in prepared.case.problem.messages), *prepared.evidence.shown(ask)):
             key = (text, fields_of(ask))
             if key not in prepared.imitated:
-                try:
-                    imitated = await self._process(partial(imitations, text, ask), len(text), until)
-                except SlowTextError:
-                    imitated = get_args(Imitation)
-                prepared.imitated[key] = imitated
+                is_short = len(text) <= LONGEST_READ
+                prepared.imitated[key] = imitations(text, ask) if is_short else get_args(Imitation)
             found.update(prepared.imitated[key])
         return tuple(sorted(found))
-
-    async def _process(self, work: "partial[T]", size: int, until: float | None) -> T:
-        """Run a pure function of a text of this size, in a worker process if it is long."""
-        if self._texts is None:
-            return work()
-        return await self._texts.run(work, size=size, limit=LONG_REPLY, until=until)
 
     @staticmethod
     def _criteria(prepared: PreparedCase, prompt: "_Prompt") -> int:

@@ -20,7 +20,7 @@ from caps.evidence.entrants import (
 from caps.evidence.profiles import Profile, profile_for, profile_named, with_views
 from caps.judging.base import PreparedCase
 from caps.prompts.fence import code_for, nonce_for, quote, show
-from caps.text_workers import LONG_TEXT, TextWorkers
+from caps.workers.texts import LONG_TEXT, TextWorkers
 
 DENSE = 3  # characters per token of logs and diffs, which are denser than prose
 INSTRUCTIONS = 800  # tokens of a template, its fences and the markup of a chat
@@ -72,21 +72,21 @@ class CasePreparation:
 
     def is_long(self, case: Case) -> bool:
         """Whether preparing a case could block the event loop; False if a worker cannot prepare it."""
-        names = self.profile_of(case).names
-        limit = LONG_TEXT if names is not None and names[0] in LIGHT else LONG_CODE
-        return size_of(case) > limit and names is not None
+        profile = self.profile_of(case)
+        if profile.names is None or callable(profile.pair):
+            return False
+        return size_of(case) > (LONG_TEXT if profile.names[0] in LIGHT else LONG_CODE)
 
     async def in_worker(self, case: Case, texts: TextWorkers, until: float | None = None) -> PreparedCase:
         """Prepare a case and escape its texts in a worker process; `until` is a time of the loop's clock.
 
         Raises `SlowTextError` if that takes too long.
         """
-        profile = self.profile_of(case)
         work = partial(
             prepare_texts,
             case.problem,
             case.candidates,
-            profile,
+            NamedProfile.of(self.profile_of(case)),
             quotes=self.quotes,
             criteria=case.criteria,
             room=self.room(case),
@@ -129,6 +129,28 @@ class ViewTexts(NamedTuple):
         return cls(_reduced(prepared.case.candidates, read), prepared.nonce, prepared.code)
 
 
+class NamedProfile(NamedTuple):
+    """A profile whose signature and views have names that a worker can resolve."""
+
+    signature: str
+    partial: str
+    full: str
+    pair: str | None
+    clusters: bool
+
+    @classmethod
+    def of(cls, profile: Profile) -> "NamedProfile":
+        """The names in a profile that has names only."""
+        assert profile.names is not None  # noqa: S101
+        assert not callable(profile.pair)  # noqa: S101
+        signature, partial_view, full = profile.names
+        return cls(signature, partial_view, full, profile.pair, profile.clusters)
+
+    def restore(self) -> Profile:
+        """The profile, without its name."""
+        return Profile("", self.signature, self.partial, self.full, self.pair, self.clusters)
+
+
 class PreparedTexts(NamedTuple):
     """A worker's results for a case; None stands for a text that the caller already has.
 
@@ -145,13 +167,14 @@ class PreparedTexts(NamedTuple):
 def prepare_texts(
     problem: Problem,
     candidates: tuple[Candidate, ...],
-    profile: Profile,
+    named: NamedProfile,
     *,
     quotes: bool,
     criteria: tuple[str, ...] = (),
     room: int | None = None,
 ) -> PreparedTexts:
     """Parse and escape all texts of a case."""
+    profile = named.restore()
     read = read_candidates(candidates, profile, room)
     views = tuple((shown, whole) for *_, shown, whole in read)
     nonce, code = _marks(problem, views, criteria, differences_of(candidates, profile))

@@ -1,19 +1,17 @@
-"""Runs a program on many inputs, one after another, in as few processes as possible.
+"""Sessions with a program in the sandbox: `outcome = await session.run(value, seconds)`.
 
-A process that ends or is killed loses only its current input: the next input starts another. Its output is
-hostile: here it is only split into parts and passed on as bytes; `caps.graders.results` parses it elsewhere.
+What a program writes or returns is hostile: here it is only split into parts and passed on as bytes;
+`caps.graders.results` parses it elsewhere.
 """
 
 import marshal
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from importlib.util import MAGIC_NUMBER
-from itertools import islice
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from caps.core.errors import SandboxError
 from caps.sandbox.base import (
@@ -29,26 +27,26 @@ from caps.sandbox.base import (
     printable,
 )
 from caps.sandbox.inside.plain import encode
-from caps.sandbox.inside.wire import split_texts, split_value
+from caps.sandbox.inside.wire import MAX_DIGITS, split_reply, split_texts
 from caps.sandbox.languages import COMPILE_SECONDS, TOOLCHAINS
 from caps.sandbox.languages import PYTHON as PYTHON_NAME
 from caps.sandbox.runner import classify_exit
 
 _PACKAGE = "caps.sandbox.inside"
 _NEEDED = {
-    "feed": ("feed", "coverage", "prelude", "wire"),
-    "native": ("feed", "coverage", "plain", "prelude", "wire"),
-    "serve": ("serve", "coverage", "plain", "prelude", "wire"),
+    "feed": ("feed", "prelude", "wire"),
+    "native": ("feed", "plain", "prelude", "wire"),
+    "serve": ("serve", "plain", "prelude", "wire"),
     "examine": ("examine", "plain", "wire"),
     "patching": ("patching",),
 }
 
 
-def make_job(name: str, limits: Limits, *, prelude: bool = False, trace: bool = False, mode: str = "") -> Job:
+def make_job(name: str, limits: Limits, *, prelude: bool = False, mode: str = "") -> Job:
     """The job that runs `inside/<name>.py`, some of which work in several modes."""
     arguments = repr(mode) if mode else ""
     if name == "feed":
-        arguments = f"{limits.output}, prelude={prelude}, trace={trace}"
+        arguments = f"{limits.output}, prelude={prelude}"
     command = f"from {_PACKAGE}.{name} import main; main({arguments})"
     if name == "native":
         command = f"from {_PACKAGE}.feed import main_native; main_native({limits.output})"
@@ -70,7 +68,7 @@ def _compile(name: str) -> bytes:
 
 OutcomeStatus: TypeAlias = Status | Literal["unparsed"]
 _START_SECONDS = 10.0  # for a process to load, independent of the limit of a test
-_MAX_DIGITS = 12  # of an exit code, a size or a time
+_CALLS_OF_A_PROCESS = 100  # calls that use all their time and fit into the processor time of a process
 OUT_OF_TURN = "the program answered out of turn"
 
 
@@ -78,14 +76,12 @@ OUT_OF_TURN = "the program answered out of turn"
 class Program:
     """A Python program that is called at its entry point, or else reads input; `prelude` adds imports.
 
-    With `trace`, each outcome counts the lines of the program that it was the first to reach. A program in
-    another `language` always reads input and is not traced.
+    A program in another `language` always reads input.
     """
 
     source: str
     entry_point: str | None = None
     prelude: bool = True
-    trace: bool = False
     language: str = PYTHON_NAME
 
     @property
@@ -107,7 +103,6 @@ class Outcome:
     output: bytes = b""
     detail: str = ""
     cpu: float = 0.0
-    reached: int = 0
     limit: float = 0.0
 
     @property
@@ -120,53 +115,67 @@ class Outcome:
         return ""
 
 
-async def outcomes_of(
-    sandbox: Sandbox, program: Program, inputs: Sequence[tuple[Any, float]], *, limits: Limits
-) -> AsyncGenerator[Outcome, None]:
-    """Yield the outcome of each input with its seconds of processor time; closing early kills the process.
+class ProgramSession:
+    """A program that runs on one input after another, in as few processes as possible.
 
-    The caller must hold a core while it waits for an outcome. It may add inputs in between, for which the
-    process is still there.
+    A process that ends or is killed loses only its current input: the next input starts another. A program
+    that cannot be loaded fails on every input. `close` kills the process.
     """
-    place = 0
-    while place < len(inputs):
-        first = place
-        async with aclosing(_session(sandbox, program, inputs, first, limits)) as session:
-            async for outcome in session:
-                place += 1
-                yield outcome
-        if place == first:
-            raise SandboxError(f"{sandbox.name} started a process that does not answer")
 
+    def __init__(self, sandbox: Sandbox, program: Program, limits: Limits) -> None:
+        self._sandbox, self._program, self._limits = sandbox, program, limits
+        self._process = AsyncExitStack()
+        self._conversation: Conversation | None = None
+        self._failure: Outcome | None = None
 
-async def _session(
-    sandbox: Sandbox, program: Program, inputs: Sequence[tuple[Any, float]], first: int, limits: Limits
-) -> AsyncGenerator[Outcome, None]:
-    """Yield outcomes of one process, from this input on; the last one may be that it ended."""
-    kind, allowed = program.kind, replace(limits, cpu=CERTAIN * limits.seconds + _START_SECONDS)
-    if kind == "serve":
-        allowed = replace(limits, cpu=CERTAIN * limits.seconds * (len(inputs) - first) + _START_SECONDS)
-    elif kind == "native":
-        allowed = TOOLCHAINS[program.language].limits(limits)
-    start, run = _RUNS[kind]
-    job = make_job(kind, allowed, prelude=program.prelude, trace=program.trace)
-    async with sandbox.open(job) as conversation:
-        await wait_until_ready(conversation, sandbox)
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def run(self, value: Any, seconds: float) -> Outcome:
+        """Run the program on one input with these seconds of processor time; the caller must hold a core."""
+        if self._conversation is None and self._failure is None:
+            await self._start()
+        if self._conversation is None:
+            assert self._failure is not None  # noqa: S101
+            return self._failure
+        run = _call if self._program.kind == "serve" else _feed
         try:
-            failure = await start(conversation, program, limits)
+            outcome = await run(self._conversation, self._program, value, seconds)
         except EndedError as ended:
-            failure = Outcome(ended.status, detail=str(ended), limit=limits.seconds)
-        if failure is not None:
-            for _ in islice(inputs, first, None):
-                yield failure
-            return
-        for value, seconds in islice(inputs, first, None):
-            try:
-                outcome = await run(conversation, program, value, seconds)
-            except EndedError as ended:
-                yield Outcome(ended.status, detail=str(ended), limit=seconds)
-                return
-            yield replace(outcome, limit=seconds)
+            await self.close()
+            return Outcome(ended.status, detail=str(ended), limit=seconds)
+        return replace(outcome, limit=seconds)
+
+    async def close(self) -> None:
+        """Kill the process, if there is one."""
+        self._conversation = None
+        await self._process.aclose()
+
+    async def _start(self) -> None:
+        """Start a process and load the program; if that fails, it fails on every input."""
+        kind, limits = self._program.kind, self._limits
+        job = make_job(kind, self._process_limits(), prelude=self._program.prelude)
+        conversation = await self._process.enter_async_context(self._sandbox.open(job))
+        await wait_until_ready(conversation, self._sandbox)
+        try:
+            self._failure = await _LOADERS[kind](conversation, self._program, limits)
+        except EndedError as ended:
+            self._failure = Outcome(ended.status, detail=str(ended), limit=limits.seconds)
+        if self._failure is None:
+            self._conversation = conversation
+        else:
+            await self.close()
+
+    def _process_limits(self) -> Limits:
+        """The limits of a process. Each input has a smaller limit of its own, which a program can lift."""
+        limits, kind = self._limits, self._program.kind
+        if kind == "native":
+            return TOOLCHAINS[self._program.language].limits(limits)
+        inputs = _CALLS_OF_A_PROCESS if kind == "serve" else 1  # only calls share a process
+        return replace(limits, cpu=CERTAIN * limits.seconds * inputs + _START_SECONDS)
 
 
 async def wait_until_ready(conversation: Conversation, sandbox: Sandbox) -> None:
@@ -198,14 +207,15 @@ async def _compile_source(conversation: Conversation, program: Program, _: Limit
 async def load(conversation: Conversation, program: Program, limits: Limits) -> Outcome | None:
     """Load a program; returns an outcome only if that failed."""
     seconds = CERTAIN * limits.seconds
-    first = [program.source, program.prelude, program.entry_point, program.trace, seconds]
+    first = [program.source, program.prelude, program.entry_point, seconds]
     await conversation.send(encode(first))
     reply = await conversation.receive(clock_seconds(limits.seconds))
     if reply == b"L":
         return None
     if reply[:1] == b"U":
         return Outcome("unparsed", detail=printable(split_texts(reply[1:], 1)[0]))
-    return failed_call(reply)
+    outcome = _read_called(reply)
+    return Outcome("crashed", detail=OUT_OF_TURN) if outcome.status == "ok" else outcome
 
 
 async def _feed(conversation: Conversation, _: Program, value: str, seconds: float) -> Outcome:
@@ -216,48 +226,35 @@ async def _feed(conversation: Conversation, _: Program, value: str, seconds: flo
 def _read_fed(answer: bytes) -> Outcome:
     if answer == b"output":
         return Outcome("output")
-    head = answer[: answer.find(b"\n", 0, 4 * _MAX_DIGITS) + 1]
+    head = answer[: answer.find(b"\n", 0, 3 * MAX_DIGITS) + 1]
     code, *numbers = head.split() or [b""]
-    if len(numbers) != 3 or not b"".join(numbers).isdigit() or not code.removeprefix(b"-").isdigit():
+    if len(numbers) != 2 or not b"".join(numbers).isdigit() or not code.removeprefix(b"-").isdigit():
         return Outcome("crashed")
-    size, reached, milliseconds = map(int, numbers)
+    size, milliseconds = map(int, numbers)
     end = len(head) + size
     last = answer[end:].strip().rpartition(b"\n")[2]
     message = printable(split_texts(last, 1)[0])
     status = classify_exit(int(code), answer[end:])
-    return Outcome(status, answer[len(head) : end], message, cpu=milliseconds / 1000, reached=reached)
+    return Outcome(status, answer[len(head) : end], message, cpu=milliseconds / 1000)
 
 
 async def _call(conversation: Conversation, program: Program, value: list[Any], seconds: float) -> Outcome:
-    started = time.perf_counter()
-    call = ["call", program.entry_point, encode(value), encode({}), False, CERTAIN * seconds]
-    await conversation.send(encode(call))
-    reply = await conversation.receive(clock_seconds(seconds))
-    parts = split_value(reply)
-    outcome = failed_call(reply) if parts is None else Outcome("ok", parts[0])
-    if not program.trace and time.perf_counter() - started < seconds:
-        return outcome
-    await conversation.send(encode(["used"]))
-    counted = split_value(await conversation.receive(clock_seconds(seconds)))
-    numbers = b"" if counted is None else counted[0][: 2 * _MAX_DIGITS]
-    if len(numbers.split()) != 2 or not numbers.replace(b" ", b"").isdigit():
+    asked = ["call", program.entry_point, False, CERTAIN * seconds]
+    await conversation.send(b"\n".join((encode(asked), encode(value), encode({}))))
+    return _read_called(await conversation.receive(clock_seconds(seconds)))
+
+
+def _read_called(reply: bytes) -> Outcome:
+    letter, milliseconds, rest = split_reply(reply) or (b"", 0, b"")
+    if not letter:
         return Outcome("crashed", detail=OUT_OF_TURN)
-    reached, milliseconds = map(int, numbers.split())
-    return replace(outcome, reached=reached, cpu=milliseconds / 1000)
+    cpu = milliseconds / 1000
+    if letter == b"V":
+        return Outcome("ok", rest.partition(b"\n")[0], cpu=cpu)
+    kind, _, text = split_texts(rest, 3)
+    status: OutcomeStatus = "memory" if kind == "MemoryError" else "crashed"
+    return Outcome(status, detail=printable(f"{kind}: {text}"), cpu=cpu)
 
 
-_Start: TypeAlias = Callable[[Conversation, Program, Limits], Awaitable[Outcome | None]]
-_Run: TypeAlias = Callable[[Conversation, Program, Any, float], Awaitable[Outcome]]
-_RUNS: dict[str, tuple[_Start, _Run]] = {  # how a program is started, and run on an input
-    "feed": (_feed_source, _feed),
-    "native": (_compile_source, _feed),
-    "serve": (load, _call),
-}
-
-
-def failed_call(reply: bytes) -> Outcome:
-    """The outcome of a reply that is not a value: the exception, if the reply has one."""
-    if reply[:1] != b"R":
-        return Outcome("crashed", detail=OUT_OF_TURN)
-    kind, _, text = split_texts(reply[1:], 3)
-    return Outcome("memory" if kind == "MemoryError" else "crashed", detail=printable(f"{kind}: {text}"))
+_Loader: TypeAlias = Callable[[Conversation, Program, Limits], Awaitable[Outcome | None]]
+_LOADERS: dict[str, _Loader] = {"feed": _feed_source, "native": _compile_source, "serve": load}

@@ -52,7 +52,7 @@ from caps.server.spending import Meter
 from caps.server.telemetry import JsonLog, Metrics
 from caps.server.virtual_models import ServedGenerator, VirtualModel, virtual_configs
 from caps.server.web_pages import RecentRequests, docs, home
-from caps.text_workers import TextWorkers
+from caps.workers.texts import TextWorkers
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 BACKLOG = 2048

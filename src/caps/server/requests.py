@@ -4,7 +4,7 @@ What goes upstream stays as the client sent it. What is meant for `caps` is chec
 server. Parsing is total: an `ApiError` or `InputError` names the field that is wrong.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
@@ -24,7 +24,7 @@ from caps.registry import DEFAULT_DOMAIN, STRATEGIES, names
 from caps.runner import Runner
 from caps.server.admission import Limits
 from caps.server.errors import ApiError, invalid_value
-from caps.text_workers import TextWorkers
+from caps.workers.texts import TextWorkers, function_named
 
 PREFIX = "caps/"
 OWN_FIELDS = ("caps", "model", "n", "stream", "stream_options")
@@ -184,11 +184,12 @@ def parse_large_problem(payload: bytes) -> Problem:
     return chat_problem(body)
 
 
-def translate_large(
-    to_chat: Callable[[dict[str, Any]], dict[str, Any]], payload: bytes
-) -> tuple[bytes, Problem]:
-    """A large request of another API as a chat request, with its problem; runs in a worker process."""
-    chat = to_chat(decode_object(payload))
+def translate_large(to_chat: str, payload: bytes) -> tuple[bytes, Problem]:
+    """A large request of another API as a chat request, with its problem; runs in a worker process.
+
+    `to_chat` is the name of the function that translates it.
+    """
+    chat = function_named(to_chat)(decode_object(payload))
     check_messages(chat)
     try:
         return msgspec.json.encode(chat), chat_problem(chat)

@@ -49,7 +49,7 @@ from caps.server.virtual_models import ServedGenerator
 from caps.solving import make_policy
 from caps.strategies.posterior import Posterior
 from caps.studies.planning import Forecast, forecast_case
-from caps.text_workers import TextWorkers
+from caps.workers.texts import TextWorkers
 
 NO_ROOM = "budget"  # the cause of a sample that was not sent
 SAMPLING_SHARE = 0.75  # of the time limit; the rest is for the judge

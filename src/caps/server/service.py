@@ -53,7 +53,7 @@ from caps.server.selection import (
 )
 from caps.server.spending import Meter
 from caps.server.virtual_models import ServedGenerator, VirtualModel
-from caps.text_workers import TextWorkers
+from caps.workers.texts import TextWorkers, name_of
 
 Translation = Callable[[dict[str, Any]], dict[str, Any]]
 PROBE_SECONDS = 3.0
@@ -83,7 +83,7 @@ class SelectionService:
         problem = None
         try:
             if to_chat is not None and is_large(body):
-                work = partial(translate_large, partial(to_chat), payload)
+                work = partial(translate_large, name_of(to_chat), payload)
                 translated, problem = await self.texts.run(work, size=len(payload), limit=0)
                 body = split_body(translated)
             elif to_chat is not None:

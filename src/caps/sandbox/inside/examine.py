@@ -29,7 +29,7 @@ from caps.sandbox.inside.plain import (
     decode_given,
     encode,
 )
-from caps.sandbox.inside.wire import MAX_TEXT, Wire, join_texts, split_texts, split_value
+from caps.sandbox.inside.wire import MAX_TEXT, Wire, join_texts, split_reply, split_texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,32 +50,29 @@ class CandidateProxy:
         self.decided_by = ""  # the attribute of an object that the tests relied on
         self._instances: set[int] = set()
 
-    def ask(self, request: list[Any], called: str, find: Callable[[int], object]) -> tuple[Any, Any]:
+    def ask(self, request: bytes, called: str, find: Callable[[int], object]) -> tuple[Any, Any]:
         """Send a request; returns the result and the changed arguments, or raises the exception."""
         self.called, self.got = called, ""
-        self._wire.send(b"?" + join_texts(called) + b"\0" + encode(request))
+        self._wire.send(b"?" + join_texts(called) + b"\0" + request)
         reply = self._wire.receive()
         if reply is None:
             os._exit(1)
-        if reply[:1] == b"R":
-            name, base, text = split_texts(reply[1:], 3)
+        letter, _, rest = split_reply(reply) or (b"", 0, b"")
+        if letter == b"R":
+            name, base, text = split_texts(rest, 3)
             self.got = f"{name}: {text}"
             self.raised = _rebuild(name, base, text)
             raise self.raised
         try:
-            result, after = self._read(reply, find)
+            if letter != b"V":
+                raise UnreadableError("the program answered out of turn")
+            value, _, changed = rest.partition(b"\n")
+            result, after = decode(value, find), decode(changed, self.stand_in) if changed else None
         except (UnreadableError, MemoryError) as error:
             self.send_verdict("failed", "UnreadableError", f"the result cannot be read: {error}", "")
             os._exit(0)
         self.got = brief(result)
         return result, after
-
-    def _read(self, reply: bytes, find: Callable[[int], object]) -> tuple[Any, Any]:
-        parts = split_value(reply)
-        if parts is None:
-            raise UnreadableError("the program answered out of turn")
-        result, after = parts
-        return decode(result, find), decode(after, self.stand_in) if after else None
 
     def send_verdict(self, how: str, kind: str, text: str, line: str) -> None:
         """Send the verdict."""
@@ -89,7 +86,7 @@ class CandidateProxy:
             self.calls += 1
             given = list(values)
             called = f"{target}{brief(given)}"
-            request = ["call", target, encode(given, number_of), encode(named, number_of), True]
+            request = join_request(["call", target, True], given, named)
             result, after = self.ask(request, called, find)
             if after is not None:
                 _write_back(given, after)
@@ -101,7 +98,7 @@ class CandidateProxy:
     def attribute(self, number: int, name: str) -> Any:
         """An attribute of a remote object."""
         if number in self._instances:
-            return self.ask(["get", number, name], f"attribute {name}", self.stand_in)[0]
+            return self.ask(encode(["get", number, name]), f"attribute {name}", self.stand_in)[0]
 
         def decide() -> None:
             self.decided_by = self.decided_by or name
@@ -110,7 +107,7 @@ class CandidateProxy:
             stand_in = self.stand_in(number)
             return Method(self, number, decide) if type(stand_in) is StandIn else stand_in
 
-        return _watched(self.ask(["get", number, name], f"attribute {name}", method)[0], decide)
+        return _watched(self.ask(encode(["get", number, name]), f"attribute {name}", method)[0], decide)
 
     def send_passed(self) -> None:
         """Send the verdict of tests that ended without an error."""
@@ -171,6 +168,11 @@ class Instance(StandIn):
 
     def _plain_types(self) -> tuple[type, ...]:
         return ()
+
+
+def join_request(asked: list[Any], values: list[Any], named: dict[str, Any]) -> bytes:
+    """The request for a call."""
+    return b"\n".join((encode(asked), encode(values, number_of), encode(named, number_of)))
 
 
 def number_of(value: object) -> int:

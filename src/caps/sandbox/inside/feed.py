@@ -1,10 +1,10 @@
 """Runs a program on one standard input after another, each in a new child process.
 
 The first message is the program; each later one is a number of seconds of processor time, a line end, and an
-input. A reply has the exit code, the length of the output, the number of lines reached for the first time and
-the milliseconds of processor time in a line, then the output, then the end of standard error. A run ends when
-the program and all processes that it started have ended, so what they print counts whatever their timing.
-They have ended when nobody holds the pipe that they inherit, and their group is empty.
+input. A reply has the exit code, the length of the output and the milliseconds of processor time in a line,
+then the output, then the end of standard error. A run ends when the program and all processes that it started
+have ended, so what they print counts whatever their timing. They have ended when nobody holds the pipe that
+they inherit, and their group is empty.
 """
 
 from __future__ import annotations
@@ -15,19 +15,13 @@ import os
 import sys
 import time
 
-from caps.sandbox.inside.coverage import Coverage
 from caps.sandbox.inside.prelude import load, preload
 from caps.sandbox.inside.wire import Wire, limit_cpu
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 _ERRORS = 2000  # bytes of standard error that are kept
-_LINES = 1 << 16  # bytes of line numbers that are read
 
 
-def main(limit: int, *, prelude: bool, trace: bool = False) -> None:
+def main(limit: int, *, prelude: bool) -> None:
     """Answer every input; the child process runs the program."""
     wire = Wire()
     try:
@@ -36,13 +30,12 @@ def main(limit: int, *, prelude: bool, trace: bool = False) -> None:
         wire.send(f"unparsed {error!r}".encode(errors="replace"))
         return
     wire.send(b"parsed")
-    coverage = Coverage(code) if trace else None
     if prelude:
         preload(code)
     gc.freeze()  # so that children do not copy unused pages
     while (message := wire.receive()) is not None:
         seconds, _, text = message.partition(b"\n")
-        files = _open_files(text, 4 if trace else 3)
+        files = _open_files(text)
         running, alive = _open_pipe()
         child = os.fork()
         if not child:
@@ -50,13 +43,10 @@ def main(limit: int, *, prelude: bool, trace: bool = False) -> None:
             os.close(running)
             _become(files)
             limit_cpu(float(seconds))
-            if coverage is None or coverage.is_complete:
-                load(code, "__main__", prelude=prelude)
-            else:
-                _load_traced(coverage, files[3], lambda: load(code, "__main__", prelude=prelude))
+            load(code, "__main__", prelude=prelude)
             _leave()
         os.close(alive)
-        wire.send(_await(child, running, files, limit, coverage))
+        wire.send(_await(child, running, files, limit))
 
 
 def main_native(limit: int) -> None:
@@ -83,7 +73,7 @@ def main_native(limit: int) -> None:
 
 def _run_native(wire: Wire, argv: list[str], text: bytes, limit: int, seconds: float) -> bytes:
     """Run a command; after these seconds of processor time, if any, it is killed."""
-    files = _open_files(text, 3)
+    files = _open_files(text)
     running, alive = _open_pipe()
     child = os.fork()
     if not child:
@@ -97,12 +87,12 @@ def _run_native(wire: Wire, argv: list[str], text: bytes, limit: int, seconds: f
         finally:
             os._exit(127)
     os.close(alive)
-    return _await(child, running, files, limit, None)
+    return _await(child, running, files, limit)
 
 
-def _open_files(text: bytes, count: int) -> list[int]:
-    """Files for standard input, which has this text, output and errors, and for more."""
-    files = [_new_file() for _ in range(count)]
+def _open_files(text: bytes) -> list[int]:
+    """Files for standard input, which has this text, output and errors."""
+    files = [_new_file() for _ in range(3)]
     _fill(files[0], text)
     os.lseek(files[0], 0, os.SEEK_SET)
     return files
@@ -113,18 +103,6 @@ def _open_pipe() -> tuple[int, int]:
     running, alive = os.pipe()
     os.set_inheritable(alive, True)  # noqa: FBT003
     return running, alive
-
-
-def _load_traced(coverage: Coverage, file: int, run: Callable[[], object]) -> None:
-    """Run the program and write the numbers of the lines that it is the first to reach."""
-    known = set(coverage.lines)
-    coverage.start()
-    try:
-        run()
-    finally:
-        coverage.stop()
-        new = sorted(coverage.lines - known)
-        _fill(file, b"".join(line.to_bytes(4, "little") for line in new[: _LINES // 4]))
 
 
 def _new_file() -> int:
@@ -154,26 +132,25 @@ def _leave() -> None:
 
 def _become(files: list[int]) -> None:
     os.setsid()
-    for fd, file in enumerate(files[:3]):
+    for fd, file in enumerate(files):
         os.dup2(file, fd)
         os.close(file)
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # type: ignore[misc] # noqa: SIM115
     sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # type: ignore[misc] # noqa: SIM115
 
 
-def _await(child: int, running: int, files: list[int], limit: int, coverage: Coverage | None) -> bytes:
+def _await(child: int, running: int, files: list[int], limit: int) -> bytes:
     while os.read(running, 4096):  # first of all: a program that writes into the pipe must not wait for us
         pass
     os.close(running)
     _, status, used = os.wait4(child, 0)
     while _is_group(child):  # a program that was executed has closed the pipe
         time.sleep(0.001)
-    out, err = (os.fstat(file).st_size for file in files[1:3])
+    out, err = (os.fstat(file).st_size for file in files[1:])
     answer = b"output"
     if out <= limit:
-        new = 0 if coverage is None else _reached(coverage, files[3])
         code, spent = os.waitstatus_to_exitcode(status), int(1000 * (used.ru_utime + used.ru_stime))
-        answer = b"%d %d %d %d\n%b" % (code, out, new, spent, os.pread(files[1], out, 0))
+        answer = b"%d %d %d\n%b" % (code, out, spent, os.pread(files[1], out, 0))
         answer += os.pread(files[2], _ERRORS, max(0, err - _ERRORS))
     for file in files:
         os.close(file)
@@ -186,12 +163,3 @@ def _is_group(number: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _reached(coverage: Coverage, file: int) -> int:
-    """How many lines the child was the first to reach."""
-    data = os.pread(file, _LINES, 0)
-    lines = {int.from_bytes(data[place : place + 4], "little") for place in range(0, len(data), 4)}
-    new = len(lines - coverage.lines)
-    coverage.lines |= lines
-    return new

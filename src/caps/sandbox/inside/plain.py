@@ -1,12 +1,13 @@
-"""Serialization of plain data: numbers, texts, lists, dicts, sets, ranges, iterators; no code.
+"""Plain data as tagged JSON: numbers, texts, lists, dicts, sets, ranges, iterators; no code.
 
-A letter gives the type; then follows a number ended by `;`, or a length ended by `:` and the content. Other
-objects stay in their process, and a number is sent in their offset. Subclasses are sent as their base type,
-so no method of the sender (an `__eq__` that is always true) reaches the receiver. Imports are minimal: this
-runs at the start of every graded program.
+None, booleans, texts, floats and whole numbers are what JSON has. Every other value is a list of its tag and
+its parts: `["tuple", 1, 2]`, `["dict", key, value]`, `["float", "nan"]`, `["int", "-1f"]` for a whole number
+of many digits. Objects that are not plain data stay in their process, and a number stands for them:
+`["object", 3]`. Subclasses are sent as their base type, so no method of the sender (an `__eq__` that is
+always true) reaches the receiver.
 
-The decoder treats the bytes as hostile. `decode` checks every length before it uses it, stays within `BYTES`,
-`DEPTH`, `ITEMS` and `DIGITS`, creates built-in types only, and raises only `UnreadableError`. Sets and dicts
+The decoder treats the bytes as hostile: it stays within `BYTES`, `DEPTH`, `ITEMS` and `DIGITS`, creates
+built-in types only, calls none of the sender's methods, and raises only `UnreadableError`. Sets and dicts
 with obvious hash collisions are refused, but cleverly chosen numbers can still take long, so `decode` belongs
 in a process that can be killed. Outside the sandbox, sets and dicts are decoded as lists
 (`caps.graders.results`).
@@ -14,14 +15,15 @@ in a process that can be killed. Outside the sandbox, sets and dicts are decoded
 
 from __future__ import annotations
 
+import json
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+    from typing import Any, NoReturn
 
-    Builders = Mapping[bytes, Callable[[list[Any]], Any]]
+    Builders = Mapping[str, Callable[[list[Any]], Any]]
 
 MAX_ITERATED = 250_000  # items taken from an iterator
 BYTES = 16 << 20  # of a whole message
@@ -32,12 +34,10 @@ RATIO_DIGITS = 10_000  # digits of the parts of a fraction or decimal, which are
 RATIO_COST = 20  # items that a fraction or a decimal counts as, since it takes as long
 SAME_HASH = 64  # items of a set that may have the same hash
 EXPONENT_DIGITS = 4  # digits of a decimal's exponent
-_COUNT_DIGITS = 9
-_FLOAT_BYTES = 32
-_HEX = b"0123456789abcdef"
-_MARKS: dict[Any, bytes] = {None: b"N", True: b"T", False: b"F"}
-_CONSTANTS = {b"N": None, b"T": True, b"F": False}
-_VIEWS = {type({}.keys()): b"K", type({}.values()): b"V", type({}.items()): b"M"}
+_SHORT_BITS = 10_000  # whole numbers up to this size are written in decimal
+_HEX = "0123456789abcdef"
+_NO_NUMBERS = {"nan": float("nan"), "inf": float("inf"), "-inf": -float("inf")}
+_VIEWS = {type({}.keys()): "dict_keys", type({}.values()): "dict_values", type({}.items()): "dict_items"}
 
 
 PLAIN_TYPES = (str, bytes, int, float, complex, list, tuple, dict, set, frozenset)
@@ -57,65 +57,54 @@ def refuse(value: object) -> Any:
 
 
 def encode(value: object, keep: Callable[[object], int] = refuse) -> bytes:
-    """Serialize a value; other objects become the number that `keep` returns."""
-    parts: list[bytes] = []
-    _write(value, parts.append, keep, DEPTH)
-    return b"".join(parts)
+    """Serialize a value on one line; other objects become the number that `keep` returns."""
+    return json.dumps(_tagged(value, keep, DEPTH)).encode()
 
 
-def _write(value: Any, put: Callable[[bytes], object], keep: Callable[[object], int], depth: int) -> None:
+def _tagged(value: Any, keep: Callable[[object], int], depth: int) -> Any:
+    """The value as JSON has it; the methods are those of the base types, not of their subclasses."""
     if value is None or value is True or value is False:
-        put(_MARKS[value])
-    elif isinstance(value, int):
-        put(b"i%x;" % int(value))
-    elif isinstance(value, float):
-        put(b"f%b;" % float.__repr__(value).encode())
-    elif isinstance(value, str):
-        text = str.encode(value, "utf-8", "surrogatepass")
-        put(b"s%d:%b" % (len(text), text))
-    elif isinstance(value, dict):
-        pairs = list(dict.items(value))
-        put(b"d%d:" % len(pairs))
-        for key, item in pairs:
-            _write(key, put, keep, _deeper(depth))
-            _write(item, put, keep, _deeper(depth))
-    else:
-        letter, items = _items(value)
-        if items is None:
-            put(b"k%x;" % keep(value))
-            return
-        put(b"%b%d:" % (letter, len(items)))
-        for item in items:
-            _write(item, put, keep, _deeper(depth))
-
-
-def _deeper(depth: int) -> int:
-    """The remaining depth, one level down; bounded so that comparing values cannot overflow the stack."""
+        return value
+    if isinstance(value, int):
+        whole = int.__pos__(value)
+        return whole if whole.bit_length() <= _SHORT_BITS else ["int", f"{whole:x}"]
+    if isinstance(value, float):
+        number = float.__pos__(value)
+        return number if number - number == 0 else ["float", repr(number)]
+    if isinstance(value, str):
+        return str.__str__(value)
     if not depth:
         raise ValueError(f"nested deeper than {DEPTH}")
-    return depth - 1
+    tag, items = _parts(value)
+    if items is None:
+        return ["object", keep(value)]
+    return [tag, *[_tagged(item, keep, depth - 1) for item in items]]
 
 
-def _items(value: Any) -> tuple[bytes, list[Any] | None]:
-    kinds: tuple[tuple[Any, bytes], ...] = ((list, b"l"), (tuple, b"t"), (set, b"e"), (frozenset, b"z"))
-    for kind, letter in kinds:
+def _parts(value: Any) -> tuple[str, list[Any] | None]:
+    """The tag of a value and its parts; no parts if it is not plain data."""
+    kind: Any
+    for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
-            return letter, list(kind.__iter__(value))
-    if isinstance(value, bytes | bytearray):
-        return b"b" if isinstance(value, bytes) else b"a", [value.hex()]
+            return kind.__name__, list(kind.__iter__(value))
+    if isinstance(value, dict):
+        return "dict", [part for pair in dict.items(value) for part in pair]
+    for kind in (bytes, bytearray):
+        if isinstance(value, kind):
+            return kind.__name__, [kind.hex(value)]
     if isinstance(value, complex):
-        return b"c", [value.real, value.imag]
+        return "complex", [value.real, value.imag]
     if isinstance(value, range):
-        return b"r", [value.start, value.stop, value.step]
+        return "range", [value.start, value.stop, value.step]
     if type(value) in _VIEWS:
         return _VIEWS[type(value)], list(value)
     if _is_a("decimal", "Decimal", value):
-        return b"D", [str(value)]
+        return "decimal", [str(value)]
     if _is_a("fractions", "Fraction", value):
-        return b"Q", [value.numerator, value.denominator]
+        return "fraction", [value.numerator, value.denominator]
     if hasattr(type(value), "__next__"):
-        return b"I", [item for item, _ in zip(value, range(MAX_ITERATED), strict=False)]
-    return b"", None
+        return "iterator", [item for item, _ in zip(value, range(MAX_ITERATED), strict=False)]
+    return "", None
 
 
 def _is_a(module: str, name: str, value: object) -> bool:
@@ -134,78 +123,50 @@ def decode(
 ) -> Any:
     """Parse a value; any error in the bytes is an `UnreadableError`.
 
-    `find` returns the object for a number; `build` creates values other than numbers and texts from their
-    items.
+    `find` returns the object for a number; `build` creates values from the parts after their tag.
     """
     if len(data) > most:
         raise UnreadableError(f"{len(data):,} bytes are more than the {most:,} that are read")
-    reader = _Reader(data, find, build or PYTHON, items)
     try:
-        value, end = reader.read(0, DEPTH)
+        tree = json.loads(data.decode("ascii"), object_pairs_hook=_no_json, parse_constant=_no_json)
+        return _Builder(find, build or PYTHON, items).value(tree, DEPTH)
     except UnreadableError:
         raise
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError) as error:
         raise UnreadableError(f"{type(error).__name__}: {str(error)[:200]}") from None
-    if end != len(data):
-        raise UnreadableError("more follows after the value")
-    return value
 
 
-class _Reader:
-    """Parses one message and counts its values."""
+def _no_json(_: object) -> NoReturn:
+    raise UnreadableError("no kind of value")
 
-    def __init__(self, data: bytes, find: Callable[[int], object], build: Builders, items: int) -> None:
-        self._data, self._find, self._build = data, find, build
+
+class _Builder:
+    """Builds the value of one message and counts its parts."""
+
+    def __init__(self, find: Callable[[int], object], build: Builders, items: int) -> None:
+        self._find, self._build = find, build
         self._room = self._items = items
 
-    def read(self, offset: int, depth: int) -> tuple[Any, int]:
-        """The value that starts at an offset, and the offset of its end."""
-        data = self._data
-        letter = data[offset : offset + 1]
-        offset += 1
-        self._room -= RATIO_COST if letter in (b"D", b"Q") else 1
+    def value(self, tree: Any, depth: int) -> Any:
+        """The value of tagged JSON."""
+        tag = tree[0] if type(tree) is list and tree else None
+        self._room -= RATIO_COST if tag in ("decimal", "fraction") else 1
         if self._room < 0:
             raise UnreadableError(f"more than {self._items:,} values")
-        if letter in _CONSTANTS:
-            return _CONSTANTS[letter], offset
-        if letter in (b"i", b"k"):
-            number, offset = self._number(offset)
-            return (number if letter == b"i" else self._find(number)), offset
-        if letter == b"f":
-            end = data.find(b";", offset, offset + _FLOAT_BYTES)
-            if end < 0:
-                raise UnreadableError("a number without an end")
-            return float(data[offset:end]), end + 1
-        count, offset = self._count(offset)
-        if count > len(data) - offset:
-            raise UnreadableError("it is cut off")
-        if letter == b"s":
-            return data[offset : offset + count].decode("utf-8", "surrogatepass"), offset + count
-        make = self._build.get(letter)
+        if type(tree) is not list:
+            return tree
+        if tag == "int":
+            return _long_number(*only(tree[1:], str))
+        if tag == "float":
+            return _NO_NUMBERS[only(tree[1:], str)[0]]
+        if tag == "object":
+            return self._find(*only(tree[1:], int))
+        make = self._build.get(tag) if type(tag) is str else None
         if make is None:
             raise UnreadableError("no kind of value")
         if not depth:
             raise UnreadableError(f"nested deeper than {DEPTH}")
-        if count > self._room:
-            raise UnreadableError(f"more than {self._items:,} values")
-        items = []
-        for _ in range(count * 2 if letter == b"d" else count):
-            item, offset = self.read(offset, depth - 1)
-            items.append(item)
-        return make(items), offset
-
-    def _number(self, offset: int) -> tuple[int, int]:
-        end = self._data.find(b";", offset, offset + DIGITS + 2)
-        digits = self._data[offset:end].removeprefix(b"-")
-        if end < 0 or not 0 < len(digits) <= DIGITS or digits.strip(_HEX):
-            raise UnreadableError(f"no whole number of at most {DIGITS:,} digits")
-        return int(self._data[offset:end], 16), end + 1
-
-    def _count(self, offset: int) -> tuple[int, int]:
-        end = self._data.find(b":", offset, offset + _COUNT_DIGITS + 1)
-        if end < 0 or not self._data[offset:end].isdigit():
-            raise UnreadableError("a length is missing")
-        return int(self._data[offset:end]), end + 1
+        return make([self.value(item, depth - 1) for item in tree[1:]])
 
 
 def only(items: list[Any], *kinds: type) -> list[Any]:
@@ -213,6 +174,13 @@ def only(items: list[Any], *kinds: type) -> list[Any]:
     if [type(item) for item in items] != list(kinds):
         raise UnreadableError("parts of the wrong kind")
     return items
+
+
+def _long_number(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not 0 < len(digits) <= DIGITS or digits.strip(_HEX):
+        raise UnreadableError(f"no whole number of at most {DIGITS:,} digits")
+    return int(text, 16)
 
 
 def decimal(items: list[Any]) -> object:
@@ -255,24 +223,31 @@ def decode_given(data: bytes, find: Callable[[int], object] = refuse) -> Any:
     return decode(data, find, most=sys.maxsize, items=sys.maxsize)
 
 
-def _pairs(items: list[Any]) -> dict[Any, Any]:
-    return dict(zip(_check_hashes(items[::2]), items[1::2], strict=True))
+def pairs(items: list[Any]) -> list[Any]:
+    """Check that keys and values alternate."""
+    if len(items) % 2:
+        raise UnreadableError("a key without a value")
+    return items
+
+
+def _dict(items: list[Any]) -> dict[Any, Any]:
+    return dict(zip(_check_hashes(pairs(items)[::2]), items[1::2], strict=True))
 
 
 PYTHON: Builders = {
-    b"l": lambda items: items,
-    b"t": tuple,
-    b"e": lambda items: set(_check_hashes(items)),
-    b"z": lambda items: frozenset(_check_hashes(items)),
-    b"d": _pairs,
-    b"b": lambda items: bytes.fromhex(only(items, str)[0]),
-    b"a": lambda items: bytearray.fromhex(only(items, str)[0]),
-    b"c": lambda items: complex(*only(items, float, float)),
-    b"r": lambda items: range(*only(items, int, int, int)),
-    b"I": iter,
-    b"K": lambda items: dict.fromkeys(_check_hashes(items)).keys(),
-    b"V": lambda items: dict(enumerate(items)).values(),
-    b"M": lambda items: _pairs([part for key, value in items for part in (key, value)]).items(),
-    b"D": decimal,
-    b"Q": fraction,
+    "list": lambda items: items,
+    "tuple": tuple,
+    "set": lambda items: set(_check_hashes(items)),
+    "frozenset": lambda items: frozenset(_check_hashes(items)),
+    "dict": _dict,
+    "bytes": lambda items: bytes.fromhex(only(items, str)[0]),
+    "bytearray": lambda items: bytearray.fromhex(only(items, str)[0]),
+    "complex": lambda items: complex(*only(items, float, float)),
+    "range": lambda items: range(*only(items, int, int, int)),
+    "iterator": iter,
+    "dict_keys": lambda items: dict.fromkeys(_check_hashes(items)).keys(),
+    "dict_values": lambda items: dict(enumerate(items)).values(),
+    "dict_items": lambda items: _dict([part for key, value in items for part in (key, value)]).items(),
+    "decimal": decimal,
+    "fraction": fraction,
 }

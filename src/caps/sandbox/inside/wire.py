@@ -1,13 +1,15 @@
 """Messages between a program in the sandbox and its parent: a length, a line end, the bytes.
 
 Replies of a served candidate can be split without parsing the values in them: `L` (loaded), `U` and a text
-(does not parse), `R` and three texts (raised: the type, its built-in base, the message), or `V`, a length,
-the result of that length and, if they changed, the arguments.
+(does not parse), or a first line of a letter and the milliseconds of processor time. After `R` follow three
+texts about what was raised (the type, its built-in base, the message), after `V` the result in a line, and
+the arguments if they changed.
 """
 
 import os
 
 MAX_TEXT = 500  # characters of a text about a call
+MAX_DIGITS = 12  # of an exit code, a size or a time
 
 
 class Wire:
@@ -75,17 +77,20 @@ def split_texts(data: bytes, count: int) -> list[str]:
     return texts + [""] * (count - len(texts))
 
 
-def reply_value(result: bytes, after: bytes = b"") -> bytes:
+def reply_value(result: bytes, after: bytes = b"", *, milliseconds: int = 0) -> bytes:
     """The reply of a call that returned."""
-    return b"V%d:%b%b" % (len(result), result, after)
+    return b"V%d\n%b\n%b" % (milliseconds, result, after)
 
 
-def split_value(reply: bytes) -> tuple[bytes, bytes] | None:
-    """Result and changed arguments of such a reply; None for any other."""
-    end = reply.find(b":", 1, 12)
-    if reply[:1] != b"V" or not reply[1 : max(end, 1)].isdigit():
+def reply_raised(kind: str, base: str, text: str, *, milliseconds: int = 0) -> bytes:
+    """The reply of a call that raised an exception of this type, with its built-in base and its message."""
+    return b"R%d\n%b" % (milliseconds, join_texts(kind, base, text))
+
+
+def split_reply(reply: bytes) -> tuple[bytes, int, bytes] | None:
+    """The letter `V` or `R` of a reply, its milliseconds and the rest; None for any other reply."""
+    end = reply.find(b"\n", 0, MAX_DIGITS + 2)
+    letter, digits = reply[:1], reply[1 : max(end, 1)]
+    if letter not in (b"V", b"R") or not digits.isdigit():
         return None
-    size = int(reply[1:end])
-    if size > len(reply) - end - 1:
-        return None
-    return reply[end + 1 : end + 1 + size], reply[end + 1 + size :]
+    return letter, int(digits), reply[end + 1 :]

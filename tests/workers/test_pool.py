@@ -5,14 +5,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from caps.graders import worker_pool as workers
-from caps.graders.worker_pool import NoReplyError, Workers
+from caps.workers import pool as workers
+from caps.workers.pool import NoReplyError, Workers
 
 pytestmark = pytest.mark.linux
 
 
 @asynccontextmanager
-async def worker_pool(program="graders.chores:serve", arguments=(), *, count=1, seconds=5.0):
+async def worker_pool(program="workers.chores:serve", arguments=(), *, count=1, seconds=5.0):
     made = Workers(program, arguments, count=count, seconds=seconds)
     try:
         yield made
@@ -142,7 +142,7 @@ def test_a_worker_knows_nothing_of_our_environment():
 
 def test_a_program_that_cannot_start_is_no_reply():
     async def story():
-        async with worker_pool("graders.chores:never_ready") as made:
+        async with worker_pool("workers.chores:never_ready") as made:
             with pytest.raises(NoReplyError, match="died"):
                 await made.ask("pid")
 

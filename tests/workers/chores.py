@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 
-from caps.graders.worker_pool import limit_cpu, limit_memory
+from caps.workers.child import limit_cpu, limit_memory
 
 
 def serve(memory=0):

@@ -1,21 +1,7 @@
-"""Worker processes for long texts, so that no text blocks the event loop.
-
-Threads would not help: they share the interpreter's lock with the loop.
-
-Rules that must not be broken:
-
-* Only pure functions run here, so it does not matter where they run or whether they run again.
-* A job has a limit on CPU time, which does not depend on the load of the machine, and may have a deadline. A
-  worker that exceeds either is ended.
-* No process is started before the first long text.
-"""
+"""The encoding of messages between the processes of `engines.processes`: no pickles, and little escaping."""
 
 import asyncio
-import gc
 import json
-import os
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
@@ -23,123 +9,16 @@ from functools import cache, partial
 from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
-from caps.core.errors import CapsError, SlowTextError
-from caps.graders.worker_pool import CLOCK, NoReplyError, Workers, end_after, limit_cpu, limit_memory
-from caps.sandbox.base import usable_cores
+from caps.core.errors import CapsError
 
-T = TypeVar("T")
-
-SECONDS = 30.0  # CPU time of one job: far more than any text needs that is not an attack
-LONG_TEXT = 64_000  # characters: shorter texts take a few milliseconds
-MAX_WORKERS = 4
-MEMORY = 2 << 30
-LONGEST_REPLY = 256 << 20
 _SIZE = 8  # bytes of a length field
 _SHORT = 200  # characters: shorter texts are part of the JSON
 _PLAIN = frozenset({type(None), bool, int, float})  # what JSON has itself
 _REQUIRED = object()
-
-
-class TextWorkers:
-    """Runs pure functions on long texts in worker processes, and on short ones inline.
-
-    Its creator closes it, in the event loop in which it was used.
-    """
-
-    def __init__(self, *, count: int | None = None, seconds: float = SECONDS, memory: int = MEMORY) -> None:
-        self._seconds = seconds
-        self._workers = Workers(
-            "caps.text_workers:serve",
-            (memory,),
-            count=count or min(MAX_WORKERS, usable_cores()),
-            seconds=seconds,
-            wire=Codec(),
-            longest=LONGEST_REPLY,
-        )
-
-    @property
-    def started(self) -> int:
-        """Number of processes started so far."""
-        return self._workers.started
-
-    async def run(
-        self, work: "partial[T]", *, size: int, limit: int = LONG_TEXT, until: float | None = None
-    ) -> T:
-        """The result of the work, done in a worker if `size`, in characters, exceeds `limit`.
-
-        A `CapsError` of the work is raised here; a worker that takes too long or dies is a `SlowTextError`.
-        `until` is a time of the loop's clock.
-        """
-        if size <= limit:
-            return work()
-        try:
-            kind, value = await self._workers.ask((self._seconds, work), until=until)
-        except NoReplyError as error:
-            raise SlowTextError(f"{size:,} characters of text could not be read: {error}") from None
-        if kind == "returned":
-            return value  # type: ignore[no-any-return]
-        if isinstance(value, CapsError):
-            raise value
-        raise SlowTextError(f"{size:,} characters of text could not be read: {value}")
-
-    async def close(self) -> None:
-        """End every worker."""
-        await self._workers.close()
-
-
-def serve(memory: int) -> None:
-    """The main function of a worker: run jobs until the input ends, or one takes far too long."""
-    jobs, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # a plug-in may print
-    limit_memory(memory)
-    if hasattr(signal, "SIGPROF"):  # not on Windows: there the parent ends a job that takes too long
-        signal.signal(signal.SIGPROF, _out_of_time)
-    gc.disable()  # syntax trees have no cycles, and collecting takes half of the time
-    gc.freeze()  # nor need what is loaded be scanned after each job
-    _reply(replies, ("ready", None))
-    while True:
-        try:
-            seconds, work = Codec().load_now(jobs)
-        except EOFError:
-            return
-        end_after(2 * CLOCK * seconds + 1)
-        limit_cpu(seconds)
-        try:
-            answer: tuple[str, object] = ("returned", work())
-        except CapsError as error:
-            answer = ("raised", error)
-        except _OutOfTimeError:
-            answer = ("raised", f"it takes more than {seconds:g} s")
-        except Exception as error:
-            answer = ("raised", f"{type(error).__name__}: {error}"[:500])
-        finally:
-            limit_cpu(0)
-            end_after(0)
-        _reply(replies, answer)
-        del work, answer
-        gc.collect()
-        gc.freeze()  # modules that the job loaded
-
-
-class _OutOfTimeError(BaseException):
-    """A job has used its CPU time; a BaseException, so that plug-ins do not catch it."""
-
-
-def _out_of_time(*_: object) -> None:
-    raise _OutOfTimeError
-
-
-def _reply(pipe: BinaryIO, answer: tuple[str, object]) -> None:
-    try:
-        data = Codec().dump(answer)
-    except Exception as error:  # a plug-in may return anything
-        data = Codec().dump(("raised", f"{type(error).__name__}: {error}"[:500]))
-    pipe.write(data)
-    pipe.flush()
 
 
 class Codec:
@@ -166,14 +45,6 @@ class Codec:
         if sum(sizes) > longest:
             raise ValueError("too long")
         return _loaded(await stream.readexactly(sum(sizes)), sizes)
-
-    def load_now(self, file: BinaryIO) -> Any:
-        """Read the next job; `EOFError` at the end."""
-        head = file.read(_SIZE)
-        if len(head) < _SIZE:
-            raise EOFError
-        sizes = _sizes(file.read(int.from_bytes(head) * _SIZE))
-        return _loaded(file.read(sum(sizes)), sizes)
 
 
 def _loaded(data: bytes, sizes: Sequence[int]) -> Any:

@@ -1,12 +1,12 @@
-"""Worker processes that answer requests and can be killed.
+"""The parent's side: worker processes that answer requests, at most some at once, and can be killed.
 
-Each worker is a separate Python process with an empty environment. A `Wire` defines how requests and replies
-are written; the default is one JSON value per line. Bytes may follow such a line, which then is a list that
-ends with their lengths. A worker has its own session, so an interrupt at the terminal does not reach it; it
-ends when its input ends.
+Each worker is a separate Python process with an empty environment and its own session, so an interrupt at
+the terminal does not reach it; it ends when its input ends. A request is one line of JSON. Bytes may follow
+it; then the line is a list of the request and their lengths. A reply is one line of JSON of bounded length,
+never a pickle: a worker that hostile data has taken over must not be able to run code here.
 
-A request is limited by the processor time of its worker, which ends itself (`limit_cpu`), so that the result
-does not depend on how busy the machine is. The clock is only a backstop, and says so.
+A request is limited by the processor time of its worker, which ends itself (`child.limit_cpu`), so that the
+result does not depend on how busy the machine is. The clock is only a backstop, and says so.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import contextlib
 import json
 import signal
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from caps.child_python import isolated
 
@@ -47,38 +47,9 @@ class NotStartedError(NoReplyError):
     """A worker could not start."""
 
 
-class Wire(Protocol):
-    """How requests and replies are written on the pipes of a worker."""
-
-    def dump(self, request: Any) -> bytes:
-        """Encode a request."""
-        ...
-
-    async def load(self, stream: asyncio.StreamReader, longest: int) -> Any:
-        """Read the next reply; `ValueError` if it exceeds `longest` bytes, `EOFError` if the stream ends."""
-        ...
-
-
-class JsonLines:
-    """One JSON value per line; the limit of the stream reader bounds a reply."""
-
-    def dump(self, request: Any) -> bytes:
-        """Encode a request as one line."""
-        return json.dumps(request).encode() + b"\n"
-
-    async def load(self, stream: asyncio.StreamReader, longest: int) -> Any:  # noqa: ARG002
-        """Read the reply on the next line."""
-        line = await stream.readline()
-        if not line.endswith(b"\n"):
-            raise EOFError
-        return json.loads(line)
-
-
 @dataclass(slots=True)
 class _Worker:
     process: asyncio.subprocess.Process
-    wire: Wire
-    longest: int
     seconds: float
     tasks: int = 0
 
@@ -91,19 +62,27 @@ class _Worker:
         assert self.process.stdout  # noqa: S101
         try:
             async with asyncio.timeout(seconds):
-                return await self.wire.load(self.process.stdout, self.longest)
+                line = await self.process.stdout.readline()
         except TimeoutError:
             raise ClockError(f"no reply within {seconds:g} s by the clock") from None
-        except EOFError:  # before ValueError: an incomplete read may be both
-            if _OUT_OF_TIME is not None and await self.process.wait() == -_OUT_OF_TIME:
-                raise NoReplyError(f"no reply within {self.seconds:g} s of processor time") from None
-            raise NoReplyError("the worker died") from None
         except ValueError:
             raise NoReplyError("the reply is too long") from None
+        if line.endswith(b"\n"):
+            return _decode(line)
+        if _OUT_OF_TIME is not None and await self.process.wait() == -_OUT_OF_TIME:
+            raise NoReplyError(f"no reply within {self.seconds:g} s of processor time")
+        raise NoReplyError("the worker died")
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
+
+
+def _decode(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        raise NoReplyError("the reply is no JSON") from None
 
 
 class Workers:
@@ -120,27 +99,20 @@ class Workers:
         *,
         count: int = 2,
         seconds: float = 5,
-        wire: Wire | None = None,
         longest: int = LONGEST_REPLY,
     ) -> None:
         self._program, self._arguments, self._seconds = program, arguments, seconds
-        self._wire, self._longest = wire or JsonLines(), longest
-        self._free = asyncio.Semaphore(count)
+        self._longest, self._free = longest, asyncio.Semaphore(count)
         self._idle: list[_Worker] = []
         self._busy: list[_Worker] = []
         self.started = 0
 
-    async def ask(
-        self,
-        request: object,
-        *parts: bytes,
-        until: float | None = None,
-    ) -> Any:
+    async def ask(self, request: object, *parts: bytes, until: float | None = None) -> Any:
         """Send a request to a free worker; `NoReplyError` if no reply arrives in time.
 
         `until` is a time on the loop's clock that also ends the wait for a free worker.
         """
-        message = self._wire.dump([request, *map(len, parts)] if parts else request)
+        message = json.dumps([request, *map(len, parts)] if parts else request).encode() + b"\n"
         try:
             async with asyncio.timeout_at(until):
                 return await self._ask(message, parts)
@@ -176,10 +148,10 @@ class Workers:
         process = await asyncio.create_subprocess_exec(
             *child.argv,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-            env=child.env, start_new_session=True, limit=LONGEST_REPLY,
+            env=child.env, start_new_session=True, limit=self._longest,
         )  # fmt: skip
         self.started += 1
-        worker = _Worker(process, self._wire, self._longest, self._seconds)
+        worker = _Worker(process, self._seconds)
         try:
             await worker.receive(STARTING_SECONDS)
         except NoReplyError as error:
@@ -208,33 +180,3 @@ async def _discard(stream: asyncio.StreamReader) -> None:
     with contextlib.suppress(RuntimeError):  # the task that asked it reads the pipe
         while await stream.read(LONGEST_REPLY):
             pass
-
-
-# Limits that a worker sets for itself
-
-
-def limit_memory(size: int) -> None:
-    """Limit the memory of this process to `size` bytes, where the system supports it."""
-    try:
-        import resource  # noqa: PLC0415  # not on Windows
-    except ImportError:
-        return
-    with contextlib.suppress(ValueError, OSError):  # macOS does not take it
-        resource.setrlimit(resource.RLIMIT_AS, (size, size))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def limit_cpu(seconds: float) -> None:
-    """End this process when it has used this much more processor time; 0 ends the limit."""
-    if hasattr(signal, "setitimer"):  # not on Windows
-        signal.setitimer(signal.ITIMER_PROF, seconds)
-
-
-def end_after(seconds: float) -> None:
-    """End this process unless this is called again within `seconds`; 0 ends the limit.
-
-    The parent ends a worker that takes too long; this is for one whose parent is gone, where the system has
-    timers.
-    """
-    if hasattr(signal, "setitimer"):  # not on Windows
-        signal.setitimer(signal.ITIMER_REAL, seconds)
