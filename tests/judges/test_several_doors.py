@@ -6,12 +6,13 @@ import pickle
 import pytest
 
 import caps as api
-from batching import batch, provide, written
+from batching import request_rows, to_the_end
 from caps.config import RunConfig
 from caps.judging.profiles import read_profile
 from caps.runner import Runner
 from caps.testing import QUALITY, Reply, ScriptedEndpoint, better_quality_wins, case_line, spread
 from judges.several import RunOfJudges, opposite, three_judges
+from running import run_here
 from server.serving import inside
 from shell import caps, caps_json
 
@@ -67,18 +68,13 @@ def test_batch_files_hold_the_requests_of_all_judges_and_choose_as_a_live_run(ju
     def fate(body, number=0):
         return opposite(body) if body["model"] == "stub-2" else better_quality_wins(body)
 
-    where = ("--config", judges.file, "--journal", judges.folder / "batch.sqlite", "--out", folder)
-    done = batch("prepare", judges.cases, *where)
-    models = set()
-    while done.exit_code == 0 and not (folder / "selections.jsonl").exists():
-        for path in written(done):
-            models |= {json.loads(line)["body"]["model"] for line in path.read_text().splitlines()}
-            provide(path, fate)
-        batch("absorb", folder)
-        done = batch("prepare", folder)
+    where = ("--config", judges.file, "--journal", judges.folder / "batch.sqlite", "--batch-dir", folder)
+    done = to_the_end(lambda: run_here("select", judges.cases, "--engine", "batch", *where), folder, fate)
+    models = {
+        row["body"]["model"] for number in (1, 2, 3) for row in request_rows(folder, f"00{number}.jsonl")
+    }
     assert models == {"stub-0", "stub-1", "stub-2"}
-    lines = [json.loads(line) for line in (folder / "selections.jsonl").read_text().splitlines()]
-    assert [line["order"] for line in lines] == wanted
+    assert [json.loads(line)["order"] for line in done.stdout.splitlines()] == wanted
 
 
 def test_a_runner_with_several_judges_can_be_sent_to_a_worker_process():
