@@ -51,7 +51,7 @@ def visible(text: str, signs: Set[str]) -> str:
     if "\r" in changed:
         text = text.replace("\r\n", "\n")
     if len(changed) > _FEW:
-        text = text.translate(str.maketrans(changed))
+        text = text.translate({ord(sign): form for sign, form in changed.items()})
     else:
         for sign, form in changed.items():
             text = text.replace(sign, form)
