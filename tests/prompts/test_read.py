@@ -386,13 +386,13 @@ def said(entry: dict) -> dict | None:
 
 
 @pytest.mark.parametrize("truncated", [False, True])
-def test_a_reply_whose_verdicts_carry_the_code_is_read_alike_whatever_was_shown(*, truncated: bool) -> None:
+def test_a_reply_that_ends_as_asked_for_is_read_alike_whatever_was_shown(*, truncated: bool) -> None:
     kinds = get_args(Imitation)
     shown = [some for size in range(len(kinds) + 1) for some in combinations(kinds, size)]
     read_at_once = 0
     for entry in CORPUS:
         ask, code = CORPUS_ASKS[entry["ask"]], entry.get("code") or CODE
-        reading = read_coded(ask, entry["reply"], truncated=truncated, code=code)
+        reading = read_coded(ask, entry["reply"], code=code)
         read_at_once += reading is not None
         for imitated in shown if reading is not None else ():
             whole = read(ask, entry["reply"], code=code, truncated=truncated, imitated=imitated)

@@ -217,7 +217,7 @@ class LlmJudge:
         criteria = self._criteria(prepared, self._prompt(prepared, ask))
         apart = verdicts_by_criterion(ask, text, code, criteria) if criteria else ()
         if code is not None:
-            reading = read_coded(ask, text, truncated=truncated, code=code)
+            reading = read_coded(ask, text, code=code)
             if reading is not None:
                 return _ReadReply(completion, reading, apart)
         read = self._reader(prepared, ask, code)

@@ -239,23 +239,12 @@ def read_reply(
     return Reading(None, "none", "refused" if _REFUSAL.search(spoken) else "no-tag")
 
 
-def read_coded(ask: Ask, text: str, *, truncated: bool, code: str) -> Reading | None:
-    """Read a reply in which every verdict carries the code; None if what was shown may matter (`read_reply`).
+def read_coded(ask: Ask, text: str, *, code: str) -> Reading | None:
+    """Read a reply that ends exactly as asked for, with no name of a field and no thought before; else None.
 
-    Most replies are such, and then nobody has to look for imitations in the candidates.
+    Many replies are such. Whatever was shown, `read_reply` would read the same, so that nobody has to look
+    for imitations in the candidates.
     """
-    reading = _read_as_asked(ask, text, code)
-    if reading is not None:
-        return reading
-    lowered = small_letters(text)
-    if code not in lowered or any(map(lowered.__contains__, _THOUGHT_HINTS)):
-        return None
-    reply = _Reply(ask, lowered, code, truncated=truncated)
-    return None if reply.depends_on_what_was_shown else reply.answer(reply.marks, retractable=True)
-
-
-def _read_as_asked(ask: Ask, text: str, code: str) -> Reading | None:
-    """Read a reply that ends exactly as asked for, and has no name of a field and no thought before that."""
     fields = fields_of(ask)
     opening, form = _ASKED[fields]
     start = text.rfind(opening)
@@ -329,14 +318,6 @@ class _Reply:
             marks = list(self._in_object(text, 0))  # texts inside of it are no forms
         self.marks = [self._placed(marks, number) for number in range(len(marks))]
         self._prose = _without(text, self.marks)
-
-    @property
-    def depends_on_what_was_shown(self) -> bool:
-        """Whether a verdict lacks the code, or words behind it may take it back: both may be repeated."""
-        verdicts = [mark for mark in self.marks if mark.field in self._fields]
-        if not all(mark.bound for mark in verdicts):
-            return True
-        return bool(verdicts) and _TAKES_BACK.search(self._text, verdicts[0].end) is not None
 
     def answer(self, marks: Sequence[_Mark], *, retractable: bool) -> Reading | None:
         """The answer that some of the marks give."""
