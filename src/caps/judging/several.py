@@ -76,7 +76,7 @@ class SeveralJudges:
             rulings = await together([ask_judge(judge) for judge in judges])
         else:
             rulings = await _in_turn(judges, ask_judge)
-        if all(judge.name in self._failed for judge in judges):
+        if all(judge.name in self._failed and not ruling.replied for judge, ruling in rulings):
             raise self._failed[judges[0].name]
         return combined(rulings)
 
