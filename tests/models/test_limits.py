@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from caps.models.http import AutoGate, Gate, make_gate
+from caps.models.limits import AutoGate, Gate, make_gate
 
 
 def flood(gate, calls, latency, *, refused=lambda _: False):
@@ -126,7 +126,7 @@ def test_a_call_that_is_refused_again_and_again_shows_that_the_server_takes_only
 
 
 def test_every_change_of_the_limit_is_logged_with_its_reason(caplog):
-    with caplog.at_level("INFO", logger="caps.models.http"):
+    with caplog.at_level("INFO", logger="caps.models.limits"):
         flood(make_gate("auto", "http://here/v1"), 3000, lambda _: 0.1, refused=lambda busy: busy > 16)
     assert caplog.messages[0] == (
         "concurrent calls to http://here/v1: 8, before 4: calls wait and the server keeps up"

@@ -3,7 +3,7 @@ from time import perf_counter, sleep
 
 import pytest
 
-from caps.models.http import SharedTimeout
+from caps.models.limits import SharedTimeout
 
 
 async def stay(timeout, seconds=60.0):

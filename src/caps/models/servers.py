@@ -190,16 +190,13 @@ class ServersModel:
         timeouts: Timeouts | None = None,
         retries: Retries | None = None,
         notify: Notify = ignore,
-        rng: Random | None = None,
     ) -> None:
-        self._retries, self._notify, self._rng = retries or Retries(), notify, rng or Random()
+        self._retries, self._notify, self._rng = retries or Retries(), notify, Random()
         once = Retries(most=0, loading=0.0, most_unknown=0)  # a failed call goes to another server
         # By full address: two that differ in their hidden queries only are distinct.
         self._servers: dict[str, _Server] = {}
         for address in addresses:
-            model = HttpModel(
-                address, api_key, connections=connections, timeouts=timeouts, retries=once, rng=rng
-            )
+            model = HttpModel(address, api_key, connections=connections, timeouts=timeouts, retries=once)
             self._servers[address] = _Server(model, self._retries, adapts=connections == "auto")
         # The calls that wait, oldest first, each with the servers it may use; None lets it choose again.
         self._waiting: dict[asyncio.Future[_Server | None], Sequence[_Server]] = {}

@@ -22,7 +22,7 @@ from caps.evidence.domains import domain_named
 from caps.judging.base import Budget, UnlimitedBudget
 from caps.judging.payment import USUAL_OUTPUT, NoReply, ReplyHistory, pay
 from caps.models.base import Completion, Model, Request
-from caps.models.http import Gate
+from caps.models.limits import Gate
 from caps.prompts.fence import nonce_for
 from caps.prompts.letters import JOINER
 from caps.prompts.render import ask_for_answer, generation_name, render

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from caps.core.settings import check_settings, setting
-from caps.models.http import Gate
+from caps.models.limits import Gate
 from caps.server.errors import ApiError
 
 MIB = 1 << 20
