@@ -330,7 +330,7 @@ class LoadedRun:
 
 
 def load_run(folder: str | Path) -> LoadedRun:
-    """Read a folder that `caps select --out` wrote, also that of an interrupted run.
+    """Read a folder that `caps select --out` wrote, also that of an interrupted run or of shards.
 
     Results lack the contest and the scores, which are not in the folder. Raises `InputError` if there is no
     run, or a damaged one.

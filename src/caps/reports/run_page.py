@@ -319,6 +319,7 @@ def settings_view(file: RunFile) -> Node:
     defaults, config = RunConfig().to_dict(), file.to_row()["config"]
     rows: list[tuple[str, str]] = [("cases", file.cases)]
     rows += [] if file.limit is None else [("limit", str(file.limit))]
+    rows += [] if file.shard is None else [("shard", file.shard)]
     always = ("strategy", "seed", "model")
     for name, value in config.items():
         if isinstance(value, dict):

@@ -16,7 +16,6 @@ from typing import IO, Any
 import msgspec
 
 from caps.core.errors import InputError
-from caps.core.text import plural
 from caps.core.types import Ask, Case, Unanswered, Usage
 from caps.datasets.case_files import write_case
 from caps.datasets.verdicts import Recorded, text_digest
@@ -25,7 +24,7 @@ from caps.files import FolderLock, append_file, file_errors, is_own_output, spli
 from caps.runner import Runner
 from caps.runs.result_lines import Line, answer_of, ask_of, json_lines, ruling_lines, unanswered_in
 from caps.runs.run_file import RunFile, new_run_file, read_regular_file, read_run_file
-from caps.runs.shards import Shard, shard_folders, sum_summaries
+from caps.runs.shards import Shard, missing_shards, shard_folders, sum_summaries
 
 CASE_FILE = "case.jsonl"  # the case of a run that generated its own candidates
 PROGRESS_FILE = "progress.json"  # how far a run is that was killed
@@ -272,59 +271,8 @@ def read_run(path: Path) -> RunRecord:
     Shards of different runs are refused. A run is finished if all its shards are there and finished.
     """
     shards = shard_folders(path)
-    if not shards:
-        return _read_run(path)
-    records = {shard: _read_run(folder) for shard, folder in shards.items()}
-    (first, start), *others = records.items()
-    for shard, record in others:
-        if different := _other_run(start.file, record.file, first, shard):
-            raise InputError(
-                f"{path}: {shards[shard].name} is of another run than {shards[first].name}: it has another "
-                f"{different!r}"
-            )
-    absent = [number for number in range(1, first.count + 1) if Shard(number, first.count) not in shards]
-    summaries = [record.file.summary for record in records.values()]
-    finished = not absent and all(summaries)
-    placed = [
-        (shard.place(index), name)
-        for shard, record in records.items()
-        for index, name in enumerate(record.selections)
-    ]
-    selections = {name: line for record in records.values() for name, line in record.selections.items()}
-    unanswered: dict[str, dict[tuple[str, Ask], str]] = {}
-    for record in records.values():
-        for judge, asks in record.unanswered.items():
-            unanswered.setdefault(judge, {}).update(asks)
-    numbers = ", ".join(map(str, absent))
-    return RunRecord(
-        replace(start.file, shard=None, summary=sum_summaries(summaries) if finished else {}),
-        {name: selections[name] for _, name in sorted(placed)},
-        unanswered,
-        {name: record.file.config.journal for record in records.values() for name in record.selections},
-        f"{path}: {plural(len(absent), 'shard')} of {first.count} missing: {numbers}" if absent else "",
-    )
-
-
-def _other_run(one: RunFile, other: RunFile, first: Shard, shard: Shard) -> str:
-    """Name the first setting in which two shards differ that must be alike; empty if there is none."""
-    if first.count != shard.count:
-        return "number of shards"
-    if one.limit != other.limit:
-        return "limit"
-    known = one.cases_file is not None and other.cases_file is not None
-    same_cases = one.cases_file == other.cases_file if known else one.cases == other.cases
-    return one.difference(other) or ("" if same_cases else "cases")
-
-
-def _read_run(path: Path) -> RunRecord:
-    """Read the folder of a run that is in one folder."""
     try:
-        file = read_run_file(path)
-        selections = {line["id"]: line for line in _read_lines(path / "selections.jsonl")}
-        unanswered: dict[str, dict[tuple[str, Ask], str]] = {}
-        for line in _read_lines(path / "rulings.jsonl"):
-            for judge, reason in unanswered_in(line):
-                unanswered.setdefault(judge, {})[line["case"], ask_of(line)] = reason
+        return _join_shards(path, shards) if shards else _read_run(path)
     except OSError as error:
         raise InputError(
             f"{error.filename}: {error.strerror}; expected a run folder written with --out"
@@ -333,7 +281,55 @@ def _read_run(path: Path) -> RunRecord:
         raise
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: not a run folder, or a damaged one ({error!r})") from None
+
+
+def _read_run(path: Path) -> RunRecord:
+    """Read a run that is in one folder."""
+    file = read_run_file(path)
+    selections = {line["id"]: line for line in _read_lines(path / "selections.jsonl")}
+    unanswered: dict[str, dict[tuple[str, Ask], str]] = {}
+    for line in _read_lines(path / "rulings.jsonl"):
+        for judge, reason in unanswered_in(line):
+            unanswered.setdefault(judge, {})[line["case"], ask_of(line)] = reason
     return RunRecord(file, selections, unanswered)
+
+
+def _join_shards(path: Path, shards: Mapping[Shard, Path]) -> RunRecord:
+    """Read the shards of a run as one; the order of the cases is that of their file."""
+    records = {shard: _read_run(folder) for shard, folder in shards.items()}
+    (first, start), *others = records.items()
+    for shard, record in others:
+        different = "number of shards" if shard.count != first.count else _difference(start.file, record.file)
+        if different:
+            raise InputError(
+                f"{path}: {shards[shard].name} is of another run than {shards[first].name}: it has another "
+                f"{different!r}"
+            )
+    placed: dict[int, Line] = {}
+    unanswered: dict[str, dict[tuple[str, Ask], str]] = {}
+    for shard, record in records.items():
+        placed |= {shard.place(index): line for index, line in enumerate(record.selections.values())}
+        for judge, asks in record.unanswered.items():
+            unanswered.setdefault(judge, {}).update(asks)
+    missing = missing_shards(shards)
+    summaries = [record.file.summary for record in records.values()]
+    finished = not missing and all(summaries)
+    return RunRecord(
+        replace(start.file, shard=None, summary=sum_summaries(summaries) if finished else {}),
+        {line["id"]: line for _, line in sorted(placed.items())},
+        unanswered,
+        {name: record.file.config.journal for record in records.values() for name in record.selections},
+        f"{path}: {missing}" if missing else "",
+    )
+
+
+def _difference(file: RunFile, other: RunFile) -> str:
+    """Name the first setting in which two shards differ; empty if they are of one run."""
+    if file.limit != other.limit:
+        return "limit"
+    digests = file.cases_file, other.cases_file
+    same_cases = file.cases == other.cases if None in digests else digests[0] == digests[1]
+    return file.difference(other) or ("" if same_cases else "cases")
 
 
 def read_rulings(path: Path) -> list[Line]:

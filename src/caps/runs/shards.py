@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from caps.core.errors import InputError, SettingError
+from caps.core.text import plural
 from caps.core.types import Case, Level
 from caps.costs.ledger import Ledger, Sums
 
 _SHARD = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
+MOST_NAMED = 20  # shards that are missing
 _FOLDER = re.compile(r"shard-([1-9]\d{0,5})-of-([1-9]\d{0,5})")
 
 
@@ -67,6 +69,15 @@ def shard_folders(path: Path) -> dict[Shard, Path]:
     named = ((match, entry) for entry in path.iterdir() if (match := _FOLDER.fullmatch(entry.name)))
     folders = {Shard(int(match[1]), int(match[2])): entry for match, entry in named}
     return {shard: folders[shard] for shard in sorted(folders) if (folders[shard] / "run.json").is_file()}
+
+
+def missing_shards(shards: Iterable[Shard]) -> str:
+    """Name the shards of a run that are missing; empty if none is."""
+    found = set(shards)
+    count = max(shard.count for shard in found)
+    absent = [number for number in range(1, count + 1) if Shard(number, count) not in found]
+    names = ", ".join(map(str, absent[:MOST_NAMED])) + (", …" if len(absent) > MOST_NAMED else "")
+    return f"{plural(len(absent), 'shard')} of {count} missing: {names}" if absent else ""
 
 
 AMOUNTS = ("usd", "seconds_out")  # decimal numbers that can be added; all others are ratios
