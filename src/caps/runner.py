@@ -50,7 +50,6 @@ from caps.core.types import Case, Usage
 from caps.costs.prices import PanelPrice, Price, listed_price
 from caps.engine_factory import (
     EngineFactory,
-    batch_settings,
     batch_started,
     case_budget,
     check_batch,
@@ -97,7 +96,6 @@ from caps.tracing import Tracing
 from caps.tunable_parts import TunableParts
 
 if TYPE_CHECKING:
-    from caps.engines.batch_files import BatchSettings
     from caps.engines.remote import MakeContext, WorkerContext
     from caps.models.pending import PendingRequests
     from caps.models.tokenizing import Tokenizer
@@ -426,11 +424,6 @@ class Runner:
     def cluster(self) -> Cluster:
         """The Ray cluster of the ray engine."""
         return cluster(self.config)
-
-    @property
-    def batch_settings(self) -> "BatchSettings":
-        """The settings of the batch engine."""
-        return batch_settings(self.config)
 
     def check_batch(self) -> None:
         """Refuse settings that batches do not support, before anything is sent."""
