@@ -165,15 +165,17 @@ def batch_started(config: RunConfig) -> float | None:
 
 def check_batch(config: RunConfig) -> None:
     """Refuse settings that batches do not support, before anything is sent."""
-    from caps.engines.batch import check_batch_budgets  # noqa: PLC0415
-
     if config.batch_dir is not None:
         if config.engine != "batch":
             raise SettingError(f"--batch-dir is for --engine batch, not {config.engine}")
         for name, instead in (("confidence", "verbal or logprobs"), ("reply", "free, tags or json")):
             if getattr(config, name) == "auto":
                 raise SettingError(f"--{name} auto needs a server to ask, not --batch-dir: choose {instead}")
-    check_batch_budgets(case_budget(config), total_budget(config))
+    if config.budget_seconds is not None or total_budget(config) != BudgetLimits():
+        raise SettingError(
+            "a batch keeps budgets of tokens and dollars for each case, none of seconds and none in total: "
+            "give --budget-tokens or --budget-usd, --max-usd to refuse the start, or --engine local"
+        )
     if config.journal is None:
         raise SettingError("batches need a journal: leave out --no-journal")
     if config.write_tests:

@@ -49,7 +49,6 @@ from caps.core.types import Case, Usage
 from caps.costs.prices import HighestPrice, Price, listed_price
 from caps.engine_factory import (
     EngineFactory,
-    batch_settings,
     batch_started,
     case_budget,
     check_batch,
@@ -95,7 +94,6 @@ from caps.tunable_parts import TunableParts
 from caps.workers.texts import TextWorkers
 
 if TYPE_CHECKING:
-    from caps.engines.batch_files import BatchSettings
     from caps.engines.remote import OpenContext, WorkerContext
     from caps.models.pending import PendingRequests
     from caps.models.tokenizing import Tokenizer
@@ -406,11 +404,6 @@ class Runner:
     def cluster(self) -> Cluster:
         """The Ray cluster of the ray engine."""
         return cluster(self.config)
-
-    @property
-    def batch_settings(self) -> "BatchSettings":
-        """The settings of the batch engine."""
-        return batch_settings(self.config)
 
     def check_batch(self) -> None:
         """Refuse settings that batches do not support, before anything is sent."""

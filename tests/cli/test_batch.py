@@ -1,6 +1,7 @@
 """`select --engine batch` as people use it: through files, interrupted, with odd results, and killed."""
 
 import json
+import os
 import re
 import signal
 
@@ -110,6 +111,9 @@ def test_expired_and_failed_items_are_asked_again_and_odd_lines_are_named(files)
     stranger = json.dumps({**json.loads(good[0]), "custom_id": "f" * 64})
     with results.open("a") as file:
         file.write("\n".join([good[0], stranger, '{"response": {}}', '{"custom_id": "k", "body": {}}', ""]))
+    os.mkfifo(files.folder / "results" / "002.jsonl")
+    (files.folder / "results" / "003.jsonl").mkdir()
+    (files.folder / "results" / "other.jsonl").write_text("[" * 100_000 + "\n" + "x\n" * 100)
     where = ("--engine", "batch", "--batch-dir", files.folder, "--journal", files.path / "journal.sqlite")
     done = caps("select", files.cases, *CAPS, "--model", "stub", *where)
     said = " ".join(done.stderr.split())
@@ -123,6 +127,7 @@ def test_expired_and_failed_items_are_asked_again_and_odd_lines_are_named(files)
     ):
         assert re.search(rf"results/001\.jsonl:\d+: {problem}", said), said
     assert "custom_id: 1 result of no request of this run" in said
+    assert "other.jsonl: 96 more problems" in said
     assert "failed: garbled 1, never run 1, server 1, too-long (given up) 1" in said
     again = files.keys("002.jsonl")
     assert set(again) & set(keys) == {keys[place] for place in (0, 1, 5)}

@@ -4,10 +4,7 @@ Each pass plays every case anew as far as the journal reaches, and hands the ope
 has them answered and stores the replies in the journal. Nothing else is kept between passes, so a run that
 was interrupted goes on when the same command is run again.
 
-Rules that must not be broken:
-
-* A request that was sent is not sent again: not after a kill, not by another process on the same journal.
-* Budgets that a batch cannot keep are refused before anything is sent.
+A request that was sent is not sent again: not after a kill, not by another process on the same journal.
 """
 
 import asyncio
@@ -15,12 +12,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import Protocol
 
-from caps.core.errors import BatchWaitingError, CapsError, InputError, SettingError
+from caps.core.errors import BatchWaitingError, CapsError, InputError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, strategy_for, unreadable_case
 from caps.engines.batch_files import Notices
-from caps.engines.budget import BudgetLimits
 from caps.engines.local import fast_forward
 from caps.engines.readability import ReplyCheck
 from caps.engines.scheduler import MAX_PREPARING
@@ -165,12 +161,3 @@ async def _with_findings(
                 return InputError(f"case {case.id!r}: {type(error).__name__}: {error}")
 
     return list(await asyncio.gather(*map(find_one, cases)))
-
-
-def check_batch_budgets(case: BudgetLimits, total: BudgetLimits) -> None:
-    """Refuse budgets that a batch cannot keep: those in seconds and those for a whole run."""
-    if case.seconds is not None or total != BudgetLimits():
-        raise SettingError(
-            "a batch keeps budgets of tokens and dollars for each case, none of seconds and none in total: "
-            "give --budget-tokens or --budget-usd, --max-usd to refuse the start, or --engine local"
-        )

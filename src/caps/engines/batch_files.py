@@ -156,25 +156,24 @@ class ResultReader:
         A failure counts once per `batch`; without a batch it is only reported, as are results that are
         neither awaited nor `expected` nor in the journal.
         """
-        problems, strangers = list[str](), set[str]()
+        problems, strangers = 0, set[str]()
         try:
             for place, line in enumerate(lines(str(path), RESULTS), start=1):
                 problem = self._read_line(line, batch, strangers) if line.strip() else None
                 if problem is not None:
-                    problems.append(f"{name}:{place}: {problem}")
+                    problems += 1
+                    if problems <= SHOWN_PROBLEMS:
+                        self._notices.warn(f"{name}:{place}: {problem}")
                 if place % COMMIT_SIZE == 0:
                     await self._store()
         except InputError as error:
-            problems.append(str(error))
+            self._notices.warn(str(error))
         await self._store()
+        if problems > SHOWN_PROBLEMS:
+            self._notices.warn(f"{name}: {plural(problems - SHOWN_PROBLEMS, 'more problem')}")
         strangers = {key for key in strangers if key not in expected}
         if unknown := len(strangers - self._requests.journal.stamps(strangers).keys()):
-            problems.append(f"{name}: custom_id: {plural(unknown, 'result')} of no request of this run")
-        more = len(problems) - SHOWN_PROBLEMS
-        if more > 0:
-            problems[SHOWN_PROBLEMS:] = [f"{name}: {plural(more, 'more problem')}"]
-        for problem in problems:
-            self._notices.warn(problem)
+            self._notices.warn(f"{name}: custom_id: {plural(unknown, 'result')} of no request of this run")
 
     def _read_line(self, line: bytes, batch: str | None, strangers: set[str]) -> str | None:
         """Read a line; what is wrong with it, if anything is."""

@@ -27,8 +27,11 @@ ENDINGS = (".jsonl", ".jsonl.gz")
 
 
 class BatchFolderState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What request and result files do not tell: when the run began, in seconds since 1970, and
-    what the server calls the limit on tokens."""
+    """What request and result files do not tell.
+
+    `started` is when the run began, in seconds since 1970; `limit_name` what the server calls the limit on
+    tokens.
+    """
 
     started: float
     limit_name: str = "max_tokens"
@@ -67,21 +70,19 @@ class FolderCarrier:
 
     async def _exchange(self, requests: AsyncIterator[OpenRequest]) -> bool:
         self._state = read_state(self._folder) or self._state
-        batches, waiting = self._batches_by_key(), Counter[str]()
+        batches = self._batches_by_key()
         with RequestFiles(self._written, self._settings, first=self._next_number()) as files:
             async for request in requests:
-                under_way = self._under_way(request.key, batches)
-                if under_way is None:
+                if self._under_way(request.key, batches) is None:
                     files.add(request, self._state.limit_name)
-                else:
-                    waiting[under_way] += 1
             if not self._requests.awaited:
                 return False
             self._requests.paid |= batches.keys()
             if await self._absorb(batches):
                 return True
             self._write_state()  # before the first requests: replies count from then on
-            waiting.update({_number(file.path): len(file.keys) for file in files.finish()})
+            waiting = Counter({_number(file.path): len(file.keys) for file in files.finish()})
+        waiting.update(filter(None, (self._under_way(key, batches) for key in self._requests.awaited)))
         raise BatchWaitingError(self._instructions(waiting))
 
     def _batches_by_key(self) -> dict[str, list[str]]:
