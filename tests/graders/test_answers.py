@@ -58,7 +58,7 @@ EQUAL = [
     # decimals: rounded, in scientific notation, repeating; commas
     ("1/432", r"2.314814814815\times10^{-3}"), ("3/10", "0.30000000000000004"), (r"0.\overline{27}", "3/11"), ("0.333...", "1/3"),
     (r"0.1666\ldots", "1/6"),
-    ("1,5", "1, 5"), ("2*3**2", "18"), ("C(10,3)", "120"), (r"{5 \choose 2}", "10"),
+    ("1,5", "1, 5"), ("2*3**2", "18"),
     # compound units, factors, clock times
     ("72", "72 km/h"), ("72 km/h", "72 kilometers per hour"), ("9.8 m/s^2", "9.8"),
     ("12 cm^2", "12 square centimeters"), ("30 newtons", "30 N"), (r"100^\circ C", "100 degrees Celsius"),
@@ -67,7 +67,7 @@ EQUAL = [
     # names and functions
     ("x = 3", "3 = x"), ("5 = n", "5"),
     (r"\{1,2,2\}", r"\{1,2\}"),
-    ("B", "Option B"), (r"\overline{AB}", "AB"),
+    ("B", "Option B"),
 ]  # fmt: skip
 
 UNEQUAL = [
@@ -249,7 +249,8 @@ SAID = [
         ("So, the original cost is $15 / (1 - 25%) = $15 / 0.75 = $20.", "20"),
         ("The average speed is 240 km / 3 hours = 80 km/h", "80"),
         ("Average speed = distance / time\n= 240 km / 3 hours\n= 80 km/h", "80"),
-        (r"The number of even ones is \(9 \times 10 \times 5 = 450\).", r"9 \times 10 \times 5 = 450"),
+        ("There are (9 * 8) / 2 = 36 handshakes.", "36"),
+        (r"The number of even ones is \(9 \times 10 \times 5 = 450\).", "450"),
         ("15 % of 240 is 36.\nThe share is 36 / 240 = 15%.", "15%"),
         ("So 2x + 1 = 7", "So 2x + 1 = 7"),
         ("(10 - 4) * (8 - 4) = 24", "(10 - 4) * (8 - 4) = 24"),

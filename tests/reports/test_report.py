@@ -335,6 +335,23 @@ def test_another_candidate_with_the_same_answer_is_no_different_answer(tmp_path)
     assert (found.different, found.other_candidates, found.labelled) == (0, 1, 0)
 
 
+def test_runs_with_other_candidates_are_compared_by_the_values_of_their_answers(tmp_path):
+    def played(name, answers):
+        rows = [
+            {"id": f"case-{k}", "domain": "math", "problem": "?", "candidates": [f"\\boxed{{{answer}}}"]}
+            for k, answer in enumerate(answers)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+        cases = tmp_path / f"{name}.jsonl"
+        return run_cases(cases, tmp_path / name, strategy="majority", hard_evidence="auto")
+
+    with ExitStack() as stack:
+        runs = [played("a", ["1/2", "3"]), played("b", ["0.5", "4"])]
+        loaded = [load_report(stack.enter_context(open_run(path))) for path in runs]
+        compared = compare_runs(*(_compared(name, report) for name, report in zip("ab", loaded, strict=True)))
+    assert (compared.shared, compared.different) == (2, 1)
+
+
 FEET = ("47", "47 feet", "46", "46", "45")
 
 

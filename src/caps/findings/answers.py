@@ -9,7 +9,7 @@ from caps.evidence.anatomy import final_answer
 from caps.evidence.signatures import short_or_digest
 from caps.graders.answer_forms import candidate_answer
 from caps.graders.answers import canonical
-from caps.graders.math import MathGrader, compare_cheaply
+from caps.graders.math import MathGrader, compare_exactly
 from caps.workers.texts import TextWorkers
 
 SIGNS = frozenset("\\$√π∞")  # of mathematics, beside digits
@@ -39,13 +39,11 @@ class AnswerFinder:
         size = sum(len(candidate.text) + len(candidate.answer or "") for candidate in case.candidates)
         answers = await self._texts.run(partial(answers_of, case.candidates), size=size, until=until)
         size = sum(len(answer) for answer in set(answers) if answer is not None)
-        cheap = None
-        if size > LONG_ANSWERS:
-            cheap = await self._texts.run(
-                partial(compare_cheaply, answers), size=size, limit=LONG_ANSWERS, until=until
-            )
+        comparisons = await self._texts.run(
+            partial(compare_exactly, answers), size=size, limit=LONG_ANSWERS, until=until
+        )
         budget = self._grader.case_budget(until)
-        classes = await self._grader.classes(answers, cheap=cheap, budget=budget)
+        classes = await self._grader.classes(answers, comparisons=comparisons, budget=budget)
         firsts = [None if first is None else answers[first] for first in classes]
         return [Found(cluster=None if first is None else _name(first), note=budget.note) for first in firsts]
 

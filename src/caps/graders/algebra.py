@@ -82,9 +82,8 @@ class _Algebra:
 
         self._math_verify, self._sympy = math_verify, sympy
         latex = math_verify.LatexExtractionConfig()
-        without_units = replace(
-            latex.normalization_config, units=False
-        )  # it takes the s of x + 2 s for seconds
+        # With units, the s of x + 2 s would be seconds.
+        without_units = replace(latex.normalization_config, units=False)
         self._latex = [replace(latex, normalization_config=without_units)]
         self._read = lru_cache(maxsize=CACHE_SIZE)(self._parse)
         self(r"\sqrt{8} + x", r"2\sqrt{2} + x")  # the first comparison takes longer than a request may
@@ -108,17 +107,18 @@ class _Algebra:
         first, second = self._read(a), self._read(b)
         if first is None or second is None:
             return _DIFFERENT
-        kinds = self._sympy
-        pair = (first, second)
-        if all(isinstance(side, kinds.Expr) for side in pair):
+        sympy = self._sympy
+
+        def both_are(*kinds: type) -> bool:
+            return isinstance(first, kinds) and isinstance(second, kinds)
+
+        if both_are(sympy.Expr):
             return self._same_expression(first, second)
-        if all(isinstance(side, kinds.core.relational.Relational) for side in pair):
-            proportional = self._proportional(first, second)
-            if proportional is not None:
-                return proportional
-        if all(isinstance(side, kinds.MatrixBase | kinds.MatrixExpr) for side in pair):
+        if both_are(sympy.core.relational.Relational):
+            return self._proportional(first, second) or self._same_set(first, second)
+        if both_are(sympy.MatrixBase, sympy.MatrixExpr):
             first, second = first.doit(), second.doit()
-            if isinstance(first, kinds.MatrixBase) and isinstance(second, kinds.MatrixBase):
+            if both_are(sympy.MatrixBase):
                 return self._same_matrix(first, second)
         return self._same_set(first, second)
 
@@ -193,7 +193,8 @@ class _Algebra:
         for relation in (first, second):
             kind, sign = _SIGNS[relation.rel_op]
             kinds.add(kind)
-            _digits(relation.lhs), _digits(relation.rhs)
+            for side in (relation.lhs, relation.rhs):
+                _digits(side)  # refuses what is too large
             sides.append(sign * (relation.lhs - relation.rhs).doit())
         if len(kinds) > 1:
             return _DIFFERENT
@@ -231,8 +232,8 @@ def _digits(value: Any) -> float:
     if value.is_Rational:
         digits = log10(max(abs(value.p), value.q))
     elif value.is_Pow or value.func.__name__ == "exp":
-        base, exponent = value.as_base_exp()
-        digits = _digits(base) * max(_magnitude(exponent, parts[-1]), 1) + parts[-1]
+        base, exponent = (parts[0] if value.is_Pow else 1.0), parts[-1]
+        digits = base * max(_magnitude(value.args[-1], exponent), 1) + exponent
     elif value.func.__name__ in _GROWING:
         argument = _magnitude(value.args[0], parts[0])
         digits = argument * log10(argument + 10)

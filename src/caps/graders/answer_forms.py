@@ -305,6 +305,12 @@ _IS = re.compile(
 _ITS = re.compile(
     r"(?:(?:so|thus|hence|therefore),?\s+)?(?:it|that|this)(?:'s|’s|\s+is)\s+(?=[\d\\$-])", re.IGNORECASE
 )
+# The result of the calculation that a text ends with: 24 of `So it is 84 - 60 = 24.`
+_CALCULATED = re.compile(
+    r"(?:\d[\d.,)%]*+\s*+(?:[a-z]{2,9}\)?\s*+)?[-+*/×÷·^]\s*+[\d(\\$€£-]|\\(?:times|cdot|div|d?frac))[^=]*="
+    r"\s*+(?:\\?[$€£]\s*+)?+(?P<result>-?\d[\d,]*+(?:\.\d++)?+%?+)[^=\d]{0,30}$",
+    re.IGNORECASE,
+)
 _LAST_EQUALS = re.compile(r"=\s*([^=]{1,60}?)[\s.]*$")
 _PROSE_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
@@ -318,6 +324,9 @@ def candidate_answer(candidate: Candidate) -> str | None:
     found = last_boxed(candidate.text) or announced_answer(text)
     if found:
         return extract_answer(found)
+    calculated = _CALCULATED.search(text, max(len(text) - SHORT_CHARS, 0))
+    if calculated and _PROSE_WORD.search(text):  # without words, the calculation itself may be the answer
+        return calculated["result"].rstrip(",")
     return extract_answer(text) if len(text) <= SHORT_CHARS else _conclusion(text)
 
 
@@ -368,8 +377,6 @@ def _quantity(prose: str) -> str | None:
         return str(next(iter([*formulas, *numbers])))
     if _PROSE_SENTENCE.search(prose):
         return None
-    if (last := _LAST_EQUALS.search(prose)) and (result := _QUANTITY.match(last[1].lstrip("\\$ "))):
-        return result.group()  # of a calculation: 24 of `it is 84 - 60 = 24.`
     for verb in _IS.finditer(prose):
         if found := _MATH.match(prose, verb.end()):
             return str(found[1] or found[2])

@@ -14,7 +14,6 @@ _SIGNS = {
     "≈": r"\approx ", "°": r"^\circ ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "½": " 1/2",
     "¼": " 1/4", "¾": " 3/4", "⅓": " 1/3", "⅔": " 2/3", "\u00a0": " ", "\u2009": " ", "\u202f": " ",
     "“": '"', "”": '"', "’": "'", "ℝ": r"\mathbb{R}", "∖": r"\setminus ", "→": r"\to ", "↦": r"\mapsto ",
-    "⟨": "(", "⟩": ")",
     "\f": r"\f", "\b": r"\b",  # a \frac or \binom that went through JSON with a single backslash
 }  # fmt: skip
 _TABLE = str.maketrans(_SIGNS)
@@ -27,8 +26,6 @@ _TEXTS = r"text|textbf|textit|textrm|textup|mbox|hbox|mathrm|mathbf|mathit|maths
 _RULES = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (r"(?i)\bnegative\s++(?=\\?inf)", "-"),
-        (r"\t(?=ext\{|imes\b|frac|heta\b)", r"\\t"),
         (r",\\!\s*+(?=\d)|\{,\}", ","),
         (r"(?<=\d)\\,(?=\d{3}(?!\d))", ""),
         (r"(?<!\\)\\[()\[\]]|\$", " "),
@@ -42,15 +39,8 @@ _RULES = tuple(
         (r"\\(?:rbrace|\})(?![a-zA-Z])", r"\\}"),
         (r"(?<=[\w)}])(?:\*\*| \*\* )(?=[\w({-])", "^"),
         (r"\\(?:cdot|times|ast)(?![a-zA-Z])\s*+", "*"),
-        (r"\\langle(?![a-zA-Z])", "("),
-        (r"\\rangle(?![a-zA-Z])", ")"),
-        (r"\\(?:overrightarrow|overline|widehat)\s*+\{\s*+([A-Z]{2,}+)\s*+\}", r"\1"),
-        (r"\\vec\s*+(?:\{\s*+([a-zA-Z]++)\s*+\}|([a-zA-Z])(?![a-zA-Z]))", r"\1\2"),
-        (r"(?<![a-zA-Z\\])(?:sympy\.)?Matrix\s*+\((.*)\)", r"\1"),
         (r"\\(?:setminus|smallsetminus|backslash)(?![a-zA-Z])", r"\\setminus "),
         (r"\\mathbb\s*+(?:R(?![a-zA-Z])|\{\s*+R\s*+\})|\\Reals?(?![a-zA-Z])", r"\\mathbb{R}"),
-        (r"(?<![a-zA-Z])C\(\s*+(\d++)\s*+,\s*+(\d++)\s*+\)", r"\\binom{\1}{\2}"),
-        (r"(?<![\d.])(\d++) choose (\d++)|\{\s*+(\d++)\s*+\\choose\s*+(\d++)\s*+\}", r"\\binom{\1\3}{\2\4}"),
         (r"\\[dt]binom(?![a-zA-Z])", r"\\binom"),
         (r"\\(?:leq?|leqslant|leqq)(?![a-zA-Z])|<=|=<", r"\\le "),
         (r"\\(?:geq?|geqslant|geqq)(?![a-zA-Z])|>=", r"\\ge "),

@@ -24,10 +24,10 @@ CASE_PAIRS = 1_000
 CACHE_SIZE = 4096  # most recent pairs: a run over a million problems has many more
 EXACT_ONLY = f"compared by exact rules only: {MissingExtraError('math-verify', 'bench', 'algebra')}"
 _SHOWN = 60
-_SIGNS = {"=": True, "/": False}
+_SIGNS = {True: "=", False: "/", None: "?"}
 
 Comparisons: TypeAlias = Sequence[str]
-"""For each answer one sign per earlier answer: `=` equal, `/` different, `?` undecided by cheap rules."""
+"""For each answer one sign per earlier answer: `=` equal, `/` different, `?` undecided by the exact rules."""
 
 
 @dataclass(slots=True)
@@ -106,9 +106,9 @@ class MathGrader:
 
     async def decide(self, a: str, b: str) -> Decision:
         """Whether two answers are equal, and the layer that decided it."""
-        cheap = decide(a, b)
-        if cheap.equal is not None:
-            return cheap
+        exact = decide(a, b)
+        if exact.equal is not None:
+            return exact
         return await self._by_algebra(a, b, AlgebraBudget(self._seconds, 1))
 
     def case_budget(self, until: float | None = None) -> AlgebraBudget:
@@ -119,24 +119,25 @@ class MathGrader:
         self,
         answers: Sequence[str | None],
         *,
-        cheap: Comparisons | None = None,
+        comparisons: Comparisons | None = None,
         budget: AlgebraBudget | None = None,
     ) -> list[int | None]:
         """Group equal answers: for each answer the index of the first one equal to it; None for None.
 
-        An answer is compared with the first of each class, with cheap rules for all before algebra for any;
-        `cheap` is the result of `compare_cheaply`. Algebra has one budget for all pairs. An undecided pair
-        counts as different.
+        `comparisons` is the result of `compare_exactly`; algebra compares what it left open, with one budget
+        for all pairs. An undecided pair counts as different.
         """
         classes: list[int | None] = []
-        firsts: list[tuple[int, str]] = []
         budget = budget or self.case_budget()
-        for index, answer in enumerate(answers):
-            first = None if answer is None else await self._find_class(index, answer, firsts, cheap, budget)
-            if answer is not None and first is None:
-                firsts.append((index, answer))
-                first = index
-            classes.append(first)
+        for place, signs in enumerate(comparisons or compare_exactly(answers)):
+            if answers[place] is None:
+                classes.append(None)
+            elif "=" in signs:
+                classes.append(classes[signs.index("=")])
+            else:
+                undecided = [first for first, sign in enumerate(signs) if sign == "?"]
+                firsts = [first for first in undecided if classes[first] == first]
+                classes.append(await self._find_class(answers, place, firsts, budget))
         return classes
 
     async def close(self) -> None:
@@ -144,26 +145,15 @@ class MathGrader:
         await self._workers.close()
 
     async def _find_class(
-        self,
-        place: int,
-        answer: str,
-        firsts: Sequence[tuple[int, str]],
-        cheap: Comparisons | None,
-        budget: AlgebraBudget,
-    ) -> int | None:
-        unsure = []
-        for index, first in firsts:
-            equal = same_answer(answer, first) if cheap is None else _SIGNS.get(cheap[place][index])
-            if equal:
-                return index
-            if equal is None:
-                unsure.append((index, first))
-        for index, first in unsure:
+        self, answers: Sequence[str | None], place: int, firsts: Sequence[int], budget: AlgebraBudget
+    ) -> int:
+        """The first of the class that algebra puts an answer into: one of `firsts`, or the answer itself."""
+        for first in firsts:
             if budget.exhausted:
-                return None
-            if (await self._by_algebra(answer, first, budget)).equal:
-                return index
-        return None
+                break
+            if (await self._by_algebra(answers[place] or "", answers[first] or "", budget)).equal:
+                return first
+        return place
 
     async def _by_algebra(self, a: str, b: str, budget: AlgebraBudget) -> Decision:
         """Compare two answers that the exact rules cannot decide."""
@@ -206,16 +196,15 @@ def make_grader(resources: Resources) -> MathGrader:  # noqa: ARG001
     return MathGrader()
 
 
-def compare_cheaply(answers: Sequence[str | None]) -> Comparisons:
-    """Compare each answer with the first of every earlier class, by cheap rules only."""
+def compare_exactly(answers: Sequence[str | None]) -> Comparisons:
+    """Compare each answer with the first of every earlier class, by the exact rules only."""
     comparisons: list[str] = []
     firsts: list[tuple[int, str]] = []
     for place, answer in enumerate(answers):
         signs = ["?"] * place
         if answer is not None:
             for index, first in firsts:
-                same = same_answer(answer, first)
-                signs[index] = "?" if same is None else "=" if same else "/"
+                signs[index] = _SIGNS[same_answer(answer, first)]
             if "=" not in signs:
                 firsts.append((place, answer))
         comparisons.append("".join(signs))
