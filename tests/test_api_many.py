@@ -412,6 +412,22 @@ def test_results_are_compared_case_by_case_with_intervals():
     assert own.gain != compared.gain
 
 
+def test_the_same_answer_of_another_candidate_is_no_other_answer():
+    made = [caps.Case.of("?", [r"So \boxed{1/2}.", r"It is \boxed{0.5}.", r"No: \boxed{7}."], domain="math")]
+    first, second, other = (
+        caps.select_many_sync(
+            made,
+            judge=lambda _problem, a, _b, mark=mark: "A" if mark in a else "B",
+            strategy="round-robin",
+            hard_evidence="off",
+        )
+        for mark in ("So", "It is", "No")
+    )
+    assert [results[0].winner for results in (first, second, other)] == [0, 1, 2]
+    assert caps.compare_results(first, second).different == 0
+    assert caps.compare_results(first, other).different == 1
+
+
 def test_tokens_are_compared_as_a_ratio(server):
     where = {"model": "stub", "base_url": server.url}
     usual = caps.select_many_sync(cases(6), **where)

@@ -20,6 +20,7 @@ from caps.costs.ledger import Ledger
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
+from caps.graders.answers import same_answer
 from caps.reports.bracket import draw
 from caps.runs.folder import read_rulings, read_run
 from caps.runs.result_lines import Line, selection_line, usage_of
@@ -235,7 +236,7 @@ class Comparison:
     """
 
     cases: int
-    different: int  # cases in which another candidate was chosen
+    different: int  # cases in which another answer was chosen
     labelled: int
     correct: tuple[float, float] | None  # share of right choices: the first, the second
     gain: Interval | None  # the second's share less the first's
@@ -244,7 +245,7 @@ class Comparison:
     token_ratio: Interval | None  # tokens of the second over those of the first
 
     def __str__(self) -> str:
-        words = [f"{self.cases} cases, another choice in {self.different}"]
+        words = [f"{self.cases} cases, another answer in {self.different}"]
         if self.correct is not None and self.gain is not None:
             first, second = self.correct
             words.append(
@@ -294,7 +295,7 @@ def compare_results(
     ratio = ratio_interval(after, before) if sum(before) else None
     return Comparison(
         cases=len(one),
-        different=sum(result.winner != two[name].winner for name, result in one.items()),
+        different=sum(not _same_answer(result, two[name]) for name, result in one.items()),
         labelled=len(rights),
         correct=None if not rights else (_share(a for a, _ in rights), _share(b for _, b in rights)),
         gain=None if not rights else Interval(sum(gaps) / len(gaps), *mean_interval(gaps)),
@@ -302,6 +303,20 @@ def compare_results(
         tokens=(sum(before), sum(after)),
         token_ratio=None if ratio is None else Interval(sum(after) / sum(before), *ratio),
     )
+
+
+def _same_answer(first: Selected, second: Selected) -> bool:
+    """Whether two results of a case chose the same answer, though perhaps another candidate."""
+    if first.winner == second.winner or first.winner is None or second.winner is None:
+        return first.winner == second.winner
+    if None not in (first.answer, second.answer) and same_answer(str(first.answer), str(second.answer)):
+        return True
+    for contest in (first.contest, second.contest):
+        signatures = {} if contest is None else {each.id: each.signature for each in contest.entrants}
+        chosen = [signatures.get(winner) for winner in (first.winner, second.winner)]
+        if chosen[0] is not None and chosen[0] == chosen[1]:
+            return True
+    return False
 
 
 def _by_id(results: Sequence[Selected], which: str) -> dict[str, Selected]:
