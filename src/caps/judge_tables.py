@@ -23,9 +23,9 @@ import msgspec
 from msgspec.structs import replace
 
 from caps.core.errors import SettingError
-from caps.core.settings import nearest
 from caps.core.types import Level
 from caps.registry import DEFAULT_JUDGE
+from caps.tables import Place, Table, read_table
 
 Reply: TypeAlias = Literal["auto", "free", "tags", "json", "choice", "guided-choice", "regex"]
 #: Forms of a judge's replies; all but free and json are ways to hold it to the bare verdict, by server.
@@ -41,7 +41,7 @@ Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 UsdPerMillion: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MOST)]
 
 
-class JudgeTable(msgspec.Struct, frozen=True, omit_defaults=True):
+class JudgeTable(Table, frozen=True, kw_only=False, omit_defaults=True):
     """One of several judges; None and empty fields are those of the run.
 
     `judge` names a registered judge or a plug-in, `recorded` a judge of the file of recorded verdicts;
@@ -59,7 +59,7 @@ class JudgeTable(msgspec.Struct, frozen=True, omit_defaults=True):
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     reply: Reply | None = None
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
     price_input: UsdPerMillion | None = None
     price_output: UsdPerMillion | None = None
     price_cached: UsdPerMillion | None = None
@@ -81,11 +81,6 @@ class JudgeTable(msgspec.Struct, frozen=True, omit_defaults=True):
         """The table as plain data, without fields at their defaults."""
         row: dict[str, Any] = msgspec.to_builtins(self)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in row.items()}
-
-
-FIELDS = JudgeTable.__struct_fields__
-FIELDS_TEXT = f"fields are {', '.join(FIELDS)}"
-CHOICES = {"level": ", ".join(LEVELS), "reply": ", ".join(get_args(Reply))}
 
 
 def read_tables(values: object, where: str) -> tuple[JudgeTable, ...]:
@@ -124,7 +119,8 @@ def parse_word(word: str) -> dict[str, Any] | str:
     for part in word.split(","):
         name, equals, value = part.partition("=")
         if not equals or not name.strip():
-            raise SettingError(f"--judge {word!r}: write it as FIELD=VALUE,FIELD=VALUE; {FIELDS_TEXT}")
+            fields = ", ".join(JudgeTable.__struct_fields__)
+            raise SettingError(f"--judge {word!r}: write it as FIELD=VALUE,FIELD=VALUE; fields are {fields}")
         table[name.strip()] = _value(value.strip())
     return table
 
@@ -147,19 +143,10 @@ def _read_table(value: object, where: str) -> JudgeTable:
     title = value.get("name") or value.get("model") or value.get("recorded") or value.get("judge")
     where += f" ({title!r:.80})" if isinstance(title, str) else ""
     row = {str(name).replace("-", "_"): content for name, content in value.items()}
-    for name in row:
-        if name not in FIELDS:
-            raise SettingError(f"{where}: {name}: no such field; {nearest(name, list(FIELDS))}{FIELDS_TEXT}")
     address = row.get("base_url")
     if isinstance(address, str):
         row["base_url"] = [address] if address.strip() else []
-    try:
-        table = msgspec.convert(row, JudgeTable)
-    except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$.")
-        name = path.rstrip("`").partition("[")[0]
-        choices = f"; must be one of {CHOICES[name]}" if name in CHOICES else ""
-        raise SettingError(f"{where}: {name} = {row.get(name)!r:.80}: {problem}{choices}") from None
+    table = read_table(row, JudgeTable, Place(where))
     if table.model is None and table.recorded is None and "judge" not in row:
         raise SettingError(f"{where}: model: is missing; name a model, a judge or recorded verdicts")
     if [table.model is not None, table.judge != DEFAULT_JUDGE, table.recorded is not None].count(True) > 1:

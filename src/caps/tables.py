@@ -103,6 +103,8 @@ def _explain(message: str, values: object, kind: type[Any], place: Place) -> Set
         if expected["sign"]:
             wanted += f" {LIMITS[expected['sign']]} {float(expected['limit']):g}"
         words = f"must be {wanted}"
+    elif words.endswith("of length >= 1"):
+        return place.at(*keys).error("must not be empty")
     elif words.startswith("Invalid enum value") and keys:
         words = f"must be one of {', '.join(map(str, _choices(get_type_hints(kind).get(str(keys[0])))))}"
     shown = repr(_value_at(values, keys))

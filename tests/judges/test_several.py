@@ -96,17 +96,17 @@ def test_totals_count_what_each_judge_answered_cost_and_how_far_it_agrees():
 
 
 WRONG = {
-    "wieght = 1": "wieght: no such field; did you mean 'weight'?",
-    "weight = 0": "weight = 0: Expected `float` > 0.0",
-    "weight = inf": "weight = inf: Expected `float` <=",
-    'level = "most"': "level = 'most': Invalid enum value 'most'; must be one of both, partial, full",
-    'level = "full"\nweight = "2"': "weight = '2': Expected `float`, got `str`",
+    "wieght = 1": "wieght: no such key; did you mean 'weight'?",
+    "weight = 0": "weight: must be a number above 0, not 0",
+    "weight = inf": "weight: must be a number of at most 1e+09, not inf",
+    'level = "most"': "level: must be one of both, partial, full, not 'most'",
+    'level = "full"\nweight = "2"': "weight: must be a number, not '2'",
     'name = "first"': "judges 1 and 2: both have the name 'first'",
     'model = "m1"': "judges 1 and 2: model: both ask 'm1' in the same way",
     'judge = "py:x:y"': "give only one of model, judge and recorded",
     "price_input = 1": "a price needs both price_input and price_output",
-    "profile = {e2_high = 1}": "profile: no such field",
-    "max_tokens = 0": "max_tokens = 0: Expected `int` >= 1",
+    "profile = {e2_high = 1}": "profile: no such key",
+    "max_tokens = 0": "max_tokens: must be a whole number of at least 1, not 0",
 }
 
 
