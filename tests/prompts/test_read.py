@@ -184,6 +184,7 @@ def test_a_verdict_with_the_code_is_taken_back_by_one_without_and_by_words(words
         '<winner>A-k7f3</winner>\n{"winner": "B-k7f3"}',
         "<winner>A-k7f3</winner>\nThat is, <winner>B-k7f3</winner>",
         "<winner>A-k7f3</winner>\n<winner>rather B-k7f3</winner>",
+        "<winner>A-k7f3</winner>\n<confidence>LOW</confidence>\n<B-k7f3> is the winner because A fails.",
         "<winner>A</winner>\n<winner>B</winner>",
         "Winner: A\nWinner: B",
     ],

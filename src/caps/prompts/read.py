@@ -18,6 +18,7 @@ Rules that must not be broken:
   a form of the table, only a verdict with the code counts, and only such a one takes a verdict back.
 * A verdict with more than one label is none.
 * Two different verdicts are none, unless the later one ends the reply and is introduced as a correction.
+  Words behind a verdict that give the code to another label contradict it.
 * Thoughts are not part of the reply.
 * Reading never raises and takes linear time. In doubt a reply is not read: then it is asked for again.
 """
@@ -450,13 +451,20 @@ class _Reply:
             corrected = _TAKES_BACK.search(self._prose[other.end : last.start])
             if corrected is None or _WORD.search(after):
                 return None
-        if retractable and _TAKES_BACK.search(after):
+        if self._other_label(after, last) or (retractable and _TAKES_BACK.search(after)):
             return None
         if self._truncated:
             goes_on = _WORD.search(_CUT_TAG.sub("", after))
             if not last.closed or (goes_on and _WORD.search(self._prose[: stated[0].start])):
                 return None
         return last
+
+    def _other_label(self, after: str, verdict: _Mark) -> bool:
+        """Whether words behind a verdict with the code give the code to another label."""
+        if self._code is None or not verdict.bound or self._code not in after:
+            return False
+        labels = re.findall(rf"\b(a|b|tie|[0-9]{{1,4}})[-–— ]{{1,3}}{re.escape(self._code)}", after)
+        return any(label.upper() != verdict.label for label in labels)
 
     def _confidence(self, counting: Sequence[_Mark], deciding: _Mark) -> str:
         """The confidence beside the verdict, behind it or else before it; LOW if there is none."""
