@@ -4,6 +4,7 @@
 """
 
 import io
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from caps.statistics.estimates import discordant, exact_mcnemar, mean_interval, 
 
 SHOWN_TEXT = 2000  # characters of a text in a notebook
 SHOWN_BARS = 32
+
+_log = logging.getLogger("caps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +355,8 @@ def load_run(folder: str | Path) -> LoadedRun:
     """
     path = Path(folder)
     record = read_run(path)
+    if record.missing:
+        _log.warning("%s", record.missing)
     ledgers = _ledgers(read_rulings(path))
     try:
         results = [_loaded(line, ledgers.get(name) or Ledger()) for name, line in record.selections.items()]

@@ -40,7 +40,9 @@ def exported(folder, *words):
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("journals", [("shared", "shared"), ("first", "second")])
+@pytest.mark.parametrize(
+    "journals", [("shared", "shared"), pytest.param(("first", "second"), marks=pytest.mark.slow)]
+)
 def test_shards_together_are_the_whole_run_with_one_journal_and_with_two(server, sharded, journals, tmp_path):
     whole = sharded(out="whole")
     asked = server.requests
@@ -83,7 +85,7 @@ def test_shards_together_are_the_whole_run_with_one_journal_and_with_two(server,
     assert server.requests == before, "a shard that is run again asks nothing"
 
 
-def test_missing_shards_are_named_and_a_shard_is_a_run_of_its_own(sharded, tmp_path):
+def test_missing_shards_are_named_and_a_shard_is_a_run_of_its_own(sharded, tmp_path, caplog):
     assert sharded("--shard", "2/3").returncode in (0, 1)
     run = tmp_path / "run"
     missing = "2 shards of 3 missing: 1, 3"
@@ -93,6 +95,7 @@ def test_missing_shards_are_named_and_a_shard_is_a_run_of_its_own(sharded, tmp_p
     assert missing in caps("export", run, "--format", "verdicts").stderr
     assert missing in caps("report", run).stderr
     assert library.load_run(run).summary == {}
+    assert missing in caplog.text
     alone = caps("replay", run / "shard-2-of-3")
     assert (alone.returncode, alone.stdout) == (1, replayed.stdout)
     assert exported(run / "shard-2-of-3", "best")[1] == exported(run, "best")[1] != ""
