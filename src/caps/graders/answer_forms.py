@@ -321,9 +321,9 @@ def candidate_answer(candidate: Candidate) -> str | None:
     if stated:
         return extract_answer(stated)
     text = _TURN.split(spoken(candidate.text) or candidate.text, maxsplit=1)[0].strip()
-    found = last_boxed(candidate.text) or announced_answer(text)
-    if found:
-        return extract_answer(found)
+    announced = last_boxed(candidate.text) or announced_answer(text)
+    if announced:
+        return extract_answer(announced)
     calculated = _CALCULATED.search(text, max(len(text) - SHORT_CHARS, 0))
     if calculated and _PROSE_WORD.search(text):  # without words, the calculation itself may be the answer
         return calculated["result"].rstrip(",")
@@ -344,8 +344,8 @@ def extract_answer(text: str) -> str:
     text = _ITS.sub("", text, count=1) if _ITS.match(text) else text
     words = len(_PROSE_WORD.findall(_MATH.sub(" ", text[:MAX_CHARS])))
     prose = words >= (_FEW_WORDS if _MATH.search(text) else _MANY_WORDS)
-    found = _conclusion(text) if prose else _formula(text) if words >= _FEW_WORDS else None
-    return found or _balanced(text)
+    value = _conclusion(text) if prose else _formula(text) if words >= _FEW_WORDS else None
+    return value or _balanced(text)
 
 
 def _balanced(text: str) -> str:
@@ -361,9 +361,9 @@ def _conclusion(text: str) -> str | None:
     text = text[-MAX_CHARS:]
     sentences = [part for part in _PROSE_SENTENCE.split(text) if part.strip()]
     for prose in [text, *reversed(sentences[-LAST_SENTENCES:])]:
-        found = _quantity(prose)
-        if found:
-            return found
+        quantity = _quantity(prose)
+        if quantity:
+            return quantity
     return None
 
 
@@ -371,17 +371,17 @@ def _quantity(prose: str) -> str | None:
     """The only number of a text, or what a sentence says something *is*; None if it contains a negation."""
     if _NEGATION.search(prose):
         return None
-    formulas = [one or other for one, other in _MATH.findall(prose)]
-    numbers = {found.group().replace("\\", "") for found in _QUANTITY.finditer(_MATH.sub(" ", prose))}
+    formulas = [dollars or brackets for dollars, brackets in _MATH.findall(prose)]
+    numbers = {number.group().replace("\\", "") for number in _QUANTITY.finditer(_MATH.sub(" ", prose))}
     if len(formulas) + len(numbers) == 1:
         return str(next(iter([*formulas, *numbers])))
     if _PROSE_SENTENCE.search(prose):
         return None
     for verb in _IS.finditer(prose):
-        if found := _MATH.match(prose, verb.end()):
-            return str(found[1] or found[2])
-        if found := _QUANTITY.match(prose, verb.end()):
-            return found.group()
+        if formula := _MATH.match(prose, verb.end()):
+            return str(formula[1] or formula[2])
+        if number := _QUANTITY.match(prose, verb.end()):
+            return number.group()
     return _formula(prose)
 
 
@@ -390,11 +390,11 @@ def _formula(prose: str) -> str | None:
     if _NEGATION.search(prose) or _PROSE_SENTENCE.search(prose.strip()):
         return None
     rests = [prose[verb.end() :] for verb in _IS.finditer(prose)]
-    rests += [found[1] for found in [_LAST_EQUALS.search(prose)] if found]
+    rests += [last[1] for last in [_LAST_EQUALS.search(prose)] if last]
     for rest in rests:
         formula = rest.strip().rstrip(".")
         if len(formula) > SHORT_CHARS or _PROSE_WORD.search(formula):
             continue
-        if any(one.isdigit() for one in formula):
+        if any(sign.isdigit() for sign in formula):
             return formula
     return None
