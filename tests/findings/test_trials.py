@@ -36,14 +36,13 @@ def test_the_same_case_is_always_tried_alike():
     assert further(one) == further(one)
 
 
-def test_constraints_and_constants_of_programs_are_tried():
-    one = case("Given 1 <= n <= 10^6, print n.", tests={"public": [{"input": "5\n", "output": "5\n"}]})
+def test_constants_of_programs_are_tried():
+    one = case("Print the positive integer n.", tests={"public": [{"input": "5\n", "output": "5\n"}]})
     source = FurtherInputs(trial_of(one), one, ["n = int(input())\nprint(n if n != 417 else 0)"])
-    inputs, more = source.first(60), source.more([], 9)
+    inputs = source.first(60)
     assert "1\n" in inputs
-    assert more[0] == "1000000\n"
     assert {"416\n", "417\n", "418\n"} & set(inputs)
-    assert all(1 <= int(text) <= 10**6 for text in inputs)
+    assert all(int(text) >= 1 for text in inputs)
 
 
 def test_arguments_in_the_lines_of_a_text_stay_so():

@@ -1,6 +1,6 @@
 """Trials: the public examples of a case, and further inputs whose right output is unknown."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -11,7 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from caps.core.types import Case
-from caps.evidence.call_inputs import CallInputs, generated_arguments, parameters_of
+from caps.evidence.annotated_values import generated_arguments, parameters_of
+from caps.evidence.call_inputs import CallInputs
 from caps.evidence.examples import labelled_examples, shown_arguments, shown_calls
 from caps.evidence.input_hints import Hints
 from caps.evidence.text_inputs import TextInputs
@@ -27,7 +28,6 @@ from caps.graders.test_suites import (
 MAX_CHARACTERS = 20_000  # of a further input
 ATTEMPTS = 8  # changes tried for each new input; most that fail were made before
 MAX_HEADERS = 16  # programs that are searched for annotations
-LARGEST = 3  # inputs as large as the statement allows
 EDGES = 0.5  # share of edge cases in the first inputs
 RELATED = 0.25  # share of those in which arguments have to do with each other
 
@@ -40,7 +40,6 @@ class Trial:
     entry_point: str | None
     style: Literal["stdin", "call", "either"]
     seeds: tuple[Any, ...] = ()
-    parameters: tuple[str, ...] = ()
     program: TestProgram | None = None
 
     @cached_property
@@ -60,18 +59,17 @@ def trial_of(case: Case) -> Trial | None:
     if isinstance(public, TestProgram):
         return _program_trial(case, public)
     name = function_of(case.extra) if public is None else public.entry_point
-    parameters = tuple(parameters_of(_heads(case), name)) if name else ()
     if public is not None:
-        return Trial(public.tests, public.entry_point, public.style, parameters=parameters)
+        return Trial(public.tests, public.entry_point, public.style)
     if name is None:
         return None
     text = case.problem.text
-    calls = shown_calls(text, name) or labelled_examples(text, parameters)
+    calls = shown_calls(text, name) or labelled_examples(text, parameters_of(_heads(case), name))
     if calls:
         examples = tuple(Example(call.arguments, call.value) for call in calls)
-        return Trial(examples, name, "call", parameters=parameters)
+        return Trial(examples, name, "call")
     made = shown_arguments(text, name) or _made_arguments(case, name)
-    return Trial((), name, "call", tuple(made), parameters) if made else None
+    return Trial((), name, "call", tuple(made)) if made else None
 
 
 def _program_trial(case: Case, program: TestProgram) -> Trial:
@@ -83,7 +81,7 @@ def _program_trial(case: Case, program: TestProgram) -> Trial:
         return Trial((), None, "call", program=program)
     made = shown_arguments(program.source, name) or shown_arguments(program.source, "candidate")
     made = made or shown_arguments(case.problem.text, name) or _made_arguments(case, name)
-    return Trial((), name, "call", tuple(made), tuple(parameters_of(_heads(case), name)), program)
+    return Trial((), name, "call", tuple(made), program)
 
 
 def _heads(case: Case) -> str:
@@ -111,43 +109,38 @@ class FurtherInputs:
         self._trial, self._rng = trial, _random(case)
         self._seen = {repr(one.input) for one in trial.examples}
         hints = Hints.of(case.problem.text, sources)
-        self._edges: Callable[[], Iterator[Any]]
-        self._related: Callable[[], Iterator[Any]] = lambda: iter(())
-        self._largest: Callable[[], Iterator[Any]]
-        self._change: Callable[[Any], Any]
-        if trial.style == "stdin":
-            texts = TextInputs([str(one) for one in trial.known], hints, self._rng)
-            self._edges, self._largest, self._change = texts.edges, texts.largest, texts.change
-        else:
-            calls = CallInputs([arguments(one) for one in trial.known], trial.parameters, hints, self._rng)
-            self._edges = lambda: map(self._as_given, calls.edges())
-            self._largest = lambda: map(self._as_given, calls.largest())
-            self._related = lambda: map(self._as_given, calls.related())
-            self._change = lambda basis: self._as_given(calls.change(arguments(basis)))
+        known, rng = trial.known, self._rng
+        self._read: Callable[[Any], Any] = str if trial.style == "stdin" else arguments
+        self._write: Callable[[Any], Any] = str if trial.style == "stdin" else self._as_given
+        self._source: Any = (
+            TextInputs(list(map(str, known)), hints, rng)
+            if trial.style == "stdin"
+            else CallInputs(list(map(arguments, known)), hints, rng)
+        )
 
     def first(self, count: int) -> list[Any]:
         """The seeds of the trial, edge cases, and changed examples."""
-        edges = list(self._edges())
+        edges = list(self._source.edges())
         self._rng.shuffle(edges)
-        chosen = [*self._new(self._trial.seeds, count)]
-        chosen += self._new(self._related(), int(count * RELATED))
+        chosen = self._new(map(self._read, self._trial.seeds), count)
+        chosen += self._new(self._source.related(), int(count * RELATED))
         chosen += self._new(edges, int(count * EDGES) - len(chosen) // 2)
         return chosen + self.changed(self._trial.known, count - len(chosen))
 
     def more(self, parents: Sequence[Any], count: int) -> list[Any]:
-        """A few inputs as large as allowed, on which slow programs hang; then changes of these parents."""
-        largest = self._new(self._largest(), min(LARGEST, count))
-        return largest + self.changed([*parents, *self._trial.known], count - len(largest))
+        """Changes of these parents and of the examples."""
+        return self.changed([*parents, *self._trial.known], count)
 
     def changed(self, parents: Sequence[Any], count: int) -> list[Any]:
         """Inputs made from these, in turn."""
         if not parents:
             return []
-        attempts = (self._change(parents[k % len(parents)]) for k in range(ATTEMPTS * count))
-        return self._new(attempts, count)
+        bases = (self._read(parents[k % len(parents)]) for k in range(ATTEMPTS * count))
+        return self._new(map(self._source.change, bases), count)
 
     def _new(self, inputs: Iterable[Any], count: int) -> list[Any]:
-        return list(islice((one for one in inputs if self._is_new(one)), max(0, count)))
+        """The first of these inputs that were not made before, in the form of the examples."""
+        return list(islice(filter(self._is_new, map(self._write, inputs)), max(0, count)))
 
     def _is_new(self, value: Any) -> bool:
         try:
