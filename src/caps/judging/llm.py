@@ -220,7 +220,7 @@ class LlmJudge:
     ) -> "_ReadReply":
         """Parse a reply, a very long one in a worker process; one that takes too long is unreadable."""
         text, truncated = completion.text, completion.finish == "length"
-        criteria = self._criteria(prepared, self._prompt(prepared, ask))
+        criteria = self._criteria(prepared, self._prompt(prepared, ask)) if prepared.case.criteria else 0
         apart = verdicts_by_criterion(ask, text, code, criteria) if criteria else ()
         if code is not None and len(text) <= LONG_REPLY:
             reading = read_coded(ask, text, code=code)
