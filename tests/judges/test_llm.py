@@ -87,8 +87,8 @@ def test_a_cut_reply_is_drawn_again_with_more_room():
     ("ask", "reply", "answer", "ending"),
     [
         (PAIR, "<winner>B-CODE</winner>", Verdict(5, 7), "<winner>A-CODE</winner>\n<winner>B-CODE</winner>\n<winner>TIE-CODE</winner>"),
-        (Solo(0, Level.FULL), "<rating>7-CODE</rating>", Rating(7), "a number from 1 to 10 for N:\n<rating>N-CODE</rating>"),
-        (Group((0, 1), Level.FULL), "<best>2-CODE</best>", Pick(1), "best candidate for N:\n<best>N-CODE</best>"),
+        (Solo(0, Level.FULL), "<rating>7-CODE</rating>", Rating(7), "ends with </rating>: <rating>N-CODE</rating>, with a number from 1 to 10 for N"),
+        (Group((0, 1), Level.FULL), "<best>2-CODE</best>", Pick(1), "ends with </best>: <best>N-CODE</best>, with the number of the best candidate for N"),
     ],
 )  # fmt: skip
 def test_the_last_try_asks_for_the_verdict_alone(ask, reply, answer, ending):

@@ -214,7 +214,7 @@ class LlmJudge:
         text, truncated = completion.text, completion.finish == "length"
         if len(text) > LONGEST_READ:
             return _ReadReply(completion, Reading(None, "none", "no-tag"), ())
-        criteria = self._criteria(prepared, self._prompt(prepared, ask))
+        criteria = self._criteria(prepared, self._prompt(prepared, ask)) if prepared.case.criteria else 0
         apart = verdicts_by_criterion(ask, text, code, criteria) if criteria else ()
         if code is not None:
             reading = read_coded(ask, text, code=code)

@@ -73,15 +73,21 @@ def short_form(ask: Ask, code: str | None) -> str:
     """What the last try says at the end of the prompt: only the verdict, without reasoning.
 
     The verdicts of a pair are written out, to be copied. A judge that copies all of them has decided nothing.
+    Small models leave out the tags unless they are asked for them in so many words.
     """
     name, labels = _tags(ask)[0]
+    start = "\n\nWrite no reasoning this time. "
     if isinstance(ask, Pairing) and ask.dialect != "ratings":
         lines = [f"<{name}>{label}{_end(name, code)}" for label in labels]
-        return "\n\nWrite no reasoning this time. Reply with only one of these lines:\n" + "\n".join(lines)
-    lines = [f"<{name}>N{_end(name, code)}" for name, _ in _tags(ask)]
+        return f"{start}Reply with only one of these lines, tags included:\n" + "\n".join(lines)
+    names = [name for name, _ in _tags(ask)]
+    form = "\n".join(f"<{name}>N{_end(name, code)}" for name in names)
     what = "the number of the best candidate" if name == "best" else "a number from 1 to 10"
-    form = "\n".join(lines)
-    return f"\n\nWrite no reasoning this time. Reply with only this, with {what} for N:\n{form}"
+    begins, ends = ("one line that begins", "ends") if len(names) == 1 else ("two lines that begin", "end")
+    return (
+        f"{start}Your whole reply is {begins} with <{names[0]}> and {ends} with </{names[-1]}>: {form}, "
+        f"with {what} for N"
+    )
 
 
 # --- Bare tags: a grammar (GBNF of llama.cpp), or all replies ---
