@@ -142,8 +142,8 @@ def is_open_parameter(name: str) -> bool:
 
 
 def split_addresses(addresses: str) -> list[str]:
-    """The addresses that commas or blanks separate, each once."""
-    return list(dict.fromkeys(address for address in _BETWEEN.split(addresses.strip(" \t\r\n,")) if address))
+    """The addresses that commas or blanks separate."""
+    return [address for address in _BETWEEN.split(addresses.strip(" \t\r\n,")) if address]
 
 
 def shown_address(addresses: str) -> str:

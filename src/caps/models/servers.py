@@ -195,7 +195,7 @@ class ServersModel:
         once = Retries(most=0, loading=0.0, most_unknown=0)  # a failed call goes to another server
         # By full address: two that differ in their hidden queries only are distinct.
         self._servers: dict[str, _Server] = {}
-        for address in addresses:
+        for address in dict.fromkeys(addresses):
             model = HttpModel(address, api_key, connections=connections, timeouts=timeouts, retries=once)
             self._servers[address] = _Server(model, self._retries, adapts=connections == "auto")
         # The calls that wait, oldest first, each with the servers it may use; None lets it choose again.
