@@ -464,7 +464,7 @@ def test_an_upstream_that_fails_now_and_then_is_not_taken_for_an_overloaded_one(
     with ScriptedEndpoint(
         lambda *_: chance.choice(faulty) if chance.random() < 0.1 else Reply("fine")
     ) as stub:
-        with caplog.at_level("INFO", logger="caps.models.http"):
+        with caplog.at_level("INFO", logger="caps.models.limits"):
             limits_at(stub.url, 3000)
         assert stub.requests > 3200, "about 130 calls met an overload"
     assert caplog.messages

@@ -199,5 +199,5 @@ def test_generators_may_stand_in_a_settings_file(invoke, tmp_path):
     assert [one["model"] for one in json.loads(done.stdout)["generators"]] == ["small", "large"]
     assert [one["model"] for one in json.loads(named.stdout)["generators"]] == ["a", "b"]
     (tmp_path / "wrong.toml").write_text('[[generator]]\nmodel = "m"\ncolour = "red"\n')
-    with pytest.raises(CapsError, match="generator 1: colour: no such field"):
+    with pytest.raises(CapsError, match="generator 1: colour: no such key"):
         invoke("solve", "2 + 2?", "--n", "auto", "--config", tmp_path / "wrong.toml")

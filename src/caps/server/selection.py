@@ -289,7 +289,7 @@ class Selector:
         if isinstance(applied, InputError):
             raise field_error(applied)
         (outcome,) = [one async for one in engine.run([applied], runner.strategy, seed=config.seed)]
-        return ContestResult(outcome, _selection(outcome), runner)
+        return ContestResult(outcome, _selection(outcome, deadline), runner)
 
     async def forecast(
         self, case: Case, config: RunConfig, *, generator: str, deadline: float
@@ -355,7 +355,7 @@ class Selector:
                 adapted.case, config, generator=request.judge_fallback, deadline=deadline
             )
             return samples, result
-        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome), runner)
+        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome, deadline), runner)
 
     def _quality_of(self, generator: ServedGenerator, *, alone: bool) -> Quality:
         """What is known of a generator: learned for those of virtual models, which compete."""
@@ -412,10 +412,14 @@ def _described(request: ChatRequest, case: Case) -> Case:
     return replace(case, domain=domain, guessed=guessed)
 
 
-def _selection(outcome: Outcome) -> Selection:
+def _selection(outcome: Outcome, deadline: float) -> Selection:
     """The selection of an outcome, or its provisional one: without a judge there is still a best answer."""
     if outcome.selection is not None:
         return outcome.selection
+    if outcome.contest is None and asyncio.get_running_loop().time() >= deadline:
+        raise ApiError(
+            504, "the samples could not be read within the time limit of the request", code="timeout"
+        )
     if outcome.contest is None:
         raise ApiError(400, f"the selection failed: {outcome.failure}", code="invalid_value", param="caps")
     if outcome.contest.selection is None:
