@@ -80,6 +80,10 @@ class Hints:
             lowest = 0
         if not negative and re.search(r"\b(?:positive|natural) (?:whole )?(?:integer|number)", words):
             lowest = 1
+        if lowest == 1 and re.search(
+            r"(?<![\d.])0\s{0,2}(?:<=|≤|\\le)", words
+        ):  # a stated bound wins over words
+            lowest = 0
         never_empty = bool(re.search(r"\bnon-?\s?empty\b|won't be empty|not be empty", words))
         letters = bool(re.search(r"\b(?:lower-?\s?case|upper-?\s?case|letters|alphabet|words?)\b", words))
         return cls(*constants_of(sources), Range(lowest, LARGEST), never_empty, letters)

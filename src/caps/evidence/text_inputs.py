@@ -116,8 +116,8 @@ class TextInputs:
         return _with(lines, i, j, str(self._number(value, self._range(value))))
 
     def _range(self, value: int) -> Range:
-        """From zero (one for positive numbers) or the smallest of the examples to a multiple of the value."""
-        return Range(min([*self._numbers, value, max(0, self._hints.limits.low)]), max(MUCH, 20 * abs(value)))
+        """From zero, or the smallest number of the examples, to a multiple of the value."""
+        return Range(min([*self._numbers, value, 0]), max(MUCH, 20 * abs(value)))
 
     def _number(self, value: int, limits: Range) -> int:
         """Another number: a mutation, or one of the lower part of the range."""
