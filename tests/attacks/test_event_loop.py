@@ -15,7 +15,6 @@ from caps import Caps, Case, Verdict
 from caps.building import load_templates, make_prepare
 from caps.core.errors import InputError, SlowTextError
 from caps.core.types import Candidate, Level, Message, Pairing, Problem
-from caps.engines.codec import Codec
 from caps.engines.local import LocalEngine
 from caps.evidence.programs import LONGEST_PARSED, shape
 from caps.evidence.signatures import code_ast
@@ -375,32 +374,6 @@ def test_an_error_of_ours_is_raised_as_it_was_in_the_worker():
                 await texts.run(partial(decode_object, b"[]"), size=1, limit=0)
 
     asyncio.run(story())
-
-
-@pytest.mark.parametrize(
-    "name", ["os:system", "builtins:exec", "caps.workers.texts:serve", "caps.core.types:Level.x"]
-)
-@pytest.mark.parametrize("kind", ["object", "enum", "error"])
-def test_a_reply_of_a_worker_names_nothing_but_types_of_this_package(kind, name):
-    async def story():
-        plain = json.dumps([kind, name, 1]).encode()
-        stream = asyncio.StreamReader()
-        stream.feed_data((1).to_bytes(8) + len(plain).to_bytes(8) + plain)
-        await Codec().load(stream, 1 << 20)
-
-    with pytest.raises(ValueError, match="not part of caps|not a type"):
-        asyncio.run(story())
-
-
-def test_a_reply_of_a_worker_has_a_longest_size():
-    async def story(*sizes):
-        stream = asyncio.StreamReader()
-        stream.feed_data(b"".join(size.to_bytes(8) for size in sizes))
-        await Codec().load(stream, 1 << 20)
-
-    for sizes in ((1, 1 << 40), (1 << 60, 1)):
-        with pytest.raises(ValueError, match="too long"):
-            asyncio.run(story(*sizes))
 
 
 def test_a_deadline_ends_the_wait_for_a_worker_too():
