@@ -7,6 +7,8 @@ from itertools import islice
 from random import Random
 from typing import Any
 
+import msgspec
+
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy, capabilities_of
 from caps.core.secrets import recorded_extra
@@ -140,7 +142,7 @@ def narrowed_studies(studies: Sequence[Study], only: str | None) -> list[Study]:
 
 def with_domain(study: Study, name: str) -> Study:
     """The study with this domain for all cases that state none."""
-    return replace(study, suites=tuple(replace(suite, domain=name) for suite in study.suites))
+    return replace(study, suites=tuple(msgspec.structs.replace(suite, domain=name) for suite in study.suites))
 
 
 def shards_of(
