@@ -107,7 +107,8 @@ def test_two_nodes_choose_as_one_process_does_whatever_is_killed_and_count_what_
         ray = ("--engine", "ray", "--ray-address", address, "--ray-workers", 2)
         server.may_answer = 60
         process = start(*words(server, "worker", *ray), **home.variables)
-        wait_until(lambda: server.holds(tmp_path / "worker.sqlite"))
+        # What a worker has sent and the server has not yet seen would be answered for nobody.
+        wait_until(lambda: server.holds(tmp_path / "worker.sqlite") and server.busy == CONNECTIONS)
         home.kill_worker()
         wait_until(lambda: server.busy <= CONNECTIONS // 2)
         server.may_answer = 10**9
