@@ -315,8 +315,9 @@ def parquet_rows(path: str, limits: Limits = LIMITS) -> Iterator[Row]:
             yield decode(line)
         _, message = process.communicate()
         if process.returncode:
-            reason = message.decode("utf-8", "replace") or f"its reader ended with code {process.returncode}"
-            raise ValueError(reason)
+            # The reader may crash where no memory is left, before it can say so.
+            crashed = f"it is damaged, or a row takes more than {limits.whole:,} bytes of memory"
+            raise ValueError(message.decode("utf-8", "replace") or crashed)
 
 
 @contextmanager
