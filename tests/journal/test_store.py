@@ -60,9 +60,8 @@ def test_the_first_stored_stands(tmp_path):
 def test_many_appends_share_few_transactions(tmp_path):
     with Journal.open(tmp_path / "j") as journal:
         commits = []
-        journal._connections[0].set_trace_callback(
-            lambda sql: commits.append(sql) if sql == "COMMIT" else None
-        )
+        for connection in (journal._connection, journal._quick):
+            connection.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
         append(journal, *(reply(str(i)) for i in range(500)))
         assert 1 <= len(commits) <= 50
         assert journal.stats().replies == 500
@@ -76,6 +75,32 @@ def test_many_are_looked_up_at_once(tmp_path):
             str(i): f"text {i}" for i in range(300, 700)
         }
         assert journal.get_many([]) == {}
+
+
+def test_what_is_wanted_in_one_moment_is_looked_up_together(tmp_path):
+    statements = []
+
+    async def run(journal):
+        await asyncio.gather(*(journal.append(reply(str(i), f"text {i}")) for i in range(5)))
+        journal._quick.set_trace_callback(statements.append)
+        return await asyncio.gather(*(journal.recall(str(i)) for i in range(3, 8)))
+
+    with Journal.open(tmp_path / "j") as journal:
+        found = asyncio.run(run(journal))
+        assert [one and one.text for one in found] == ["text 3", "text 4", None, None, None]
+        assert len(statements) == 1
+
+
+def test_who_looks_up_in_a_journal_that_is_closed_meanwhile_is_told(tmp_path):
+    async def run(journal):
+        waiting = [journal.recall("a"), journal.recall("b")]
+        journal.close()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    journal = Journal.open(tmp_path / "j")
+    for error in asyncio.run(run(journal)):
+        assert isinstance(error, JournalError)
+        assert "closed" in str(error)
 
 
 def test_facts_are_kept_by_kind_and_key_and_the_first_stands(tmp_path):
@@ -187,8 +212,8 @@ def test_the_log_is_worked_into_the_file_while_replies_go_on_coming(tmp_path):
 def test_durable_flushes_at_every_commit(tmp_path, durable):
     with Journal.open(tmp_path / "j", durable=durable) as journal:
         append(journal, reply("k"))
-        assert journal._connections[0].execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert journal._connections[0].execute("PRAGMA synchronous").fetchone() == (2 if durable else 1,)
+        assert journal._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert journal._connection.execute("PRAGMA synchronous").fetchone() == (2 if durable else 1,)
 
 
 @settings(max_examples=50)

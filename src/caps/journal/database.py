@@ -134,6 +134,9 @@ BUSY_SECONDS = 30.0
 # Up to this size the whole file is checked for damaged pages before it is used, at about 1 ms per megabyte;
 # damage of a larger file is reported when it is met.
 MAX_CHECKED_BYTES = 256 * 2**20
+# Keys are random, so in a long journal every row changes a page of the index: the longer the log may become
+# before a checkpoint, the more rows share a page. 16 MB save a sixth of the CPU time.
+CHECKPOINT_PAGES = 4000
 
 
 def connect(path: Path, patience: float, *, create: bool, more: str = "") -> sqlite3.Connection:
@@ -178,7 +181,14 @@ def prepare(
     examine(connection, path, checked=checked)
     _enable_wal(connection, path, patience)
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     create(connection)
+
+
+def never_wait(connection: sqlite3.Connection) -> None:
+    """Make a connection never wait for the disk: other connections flush what it commits."""
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
 
 
 def _enable_wal(connection: sqlite3.Connection, path: Path, patience: float) -> None:
