@@ -18,9 +18,9 @@ invalid and still splits right programs. Three sources give most of what separat
 
 The programs decide whether an input is valid: one on which half of them fail is dropped
 (`findings.separation`). So a range that is too wide costs runs, and one that is too narrow costs answers.
-Words such as "positive integers" and "non-empty" are heeded (`input_hints`). Reading constraints such as
-`1 <= n <= 10^5`, and tracing which lines an input reaches, separated no more programs on the pools of
-`docs/design/0005`, so neither is done.
+Words such as "positive integers" and "non-empty" are heeded (`input_hints`). Constraints such as
+`1 <= n <= 10^5` are not read, and which lines an input reaches is not traced: without both, as many problems
+of the pools of `docs/design/0005` have clusters of right and wrong programs.
 
 All choices are uniform: each way to change a value is as likely as any other. Everything is a function of the
 examples, the hints and the seed.
