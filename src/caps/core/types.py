@@ -287,6 +287,15 @@ class Group:
 Ask: TypeAlias = Pairing | Solo | Group
 
 
+HARDLY_SHORTER = 0.7  # a partial view of this part of the full one is not worth its own asks
+
+
+def partial_views_pay(entrants: Sequence[Entrant]) -> bool:
+    """Whether the partial views of candidates are so much shorter than the full ones that asking pays."""
+    partial, full = (sum(one.sizes[level] for one in entrants) for level in (Level.PARTIAL, Level.FULL))
+    return not full or partial <= HARDLY_SHORTER * full
+
+
 def shown_size(entrants: Mapping[int, Entrant] | Sequence[Entrant], ask: Ask) -> int:
     """Tokens of what a judge reads of the candidates of an ask, by their sizes; entrants by id."""
     if shows_difference(entrants, ask):

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
+from caps.core.judge_profile import HIGH_WEIGHT
 from caps.core.types import Level, Verdict
 from caps.statistics.estimates import find_peak
-
-SURE = 4 / 9  # between the weights of LOW (2/9) and HIGH (6/9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,7 @@ class Observation:
     @property
     def sure(self) -> bool:
         """Whether the verdict was HIGH, or has the weight of a HIGH one."""
-        return self.verdict.weight >= SURE
+        return self.verdict.weight >= HIGH_WEIGHT
 
     @property
     def pair(self) -> tuple[int, int, int]:

@@ -11,11 +11,9 @@ from typing import ClassVar
 from caps.core.play import Capabilities, Game, Play
 from caps.core.settings import check_settings, setting
 from caps.core.standings import EPSILON, Standings, win_rates
-from caps.core.types import Entrant, Level, Selection
+from caps.core.types import Entrant, Level, Selection, partial_views_pay
 from caps.strategies.dedup import REPRESENTATIVES, SHORTLISTS, Pool, dedup, enter, keep_all
 from caps.strategies.pairings import ORDERS, PairRounds, prior, round_robin, slaughter
-
-HARDLY_SHORTER = 0.7
 
 
 @dataclass(slots=True)
@@ -107,9 +105,7 @@ class Caps:
         """Evidence of Stage A; `auto` takes E2 where partial views would hardly be shorter."""
         if self.screening != "auto":
             return Level.PARTIAL if self.screening == "E1" else Level.FULL
-        partial = sum(entrant.sizes[Level.PARTIAL] for entrant in entrants)
-        full = sum(entrant.sizes[Level.FULL] for entrant in entrants)
-        return Level.FULL if full and partial > HARDLY_SHORTER * full else Level.PARTIAL
+        return Level.PARTIAL if partial_views_pay(entrants) else Level.FULL
 
     def _eliminate(self, stage: str, level: Level, cascade: _Cascade, seeds: list[int]) -> Play[None]:
         """One round of Eliminate: slaughter-pair the seeds, judge, keep the better of each pair."""

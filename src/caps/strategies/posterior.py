@@ -31,6 +31,7 @@ from caps.core.types import (
     Solo,
     Unanswered,
     Verdict,
+    partial_views_pay,
     shown_size,
 )
 from caps.strategies.belief import Exclusive, Independent, Relations, UncertainJudge, votes_for, weigh
@@ -40,7 +41,6 @@ from caps.strategies.pairings import ORDERS, SlotHistory
 LEADERS = 8
 FOREMOST = 3  # one of these is in every game where several may be right
 GAMES_OF_V1 = 3  # a candidate
-HARDLY_SHORTER = 0.7  # a partial view of this part of the full one is not worth its own games
 USUAL_POOL = 16  # candidates: what `nobody` is stated for
 WEIGHTS = {  # weights of what is known before the judge is asked -> their names in an explanation
     "votes": "votes", "loose_votes": "votes", "parses": "parses", "tests": "tests_passed",
@@ -354,8 +354,7 @@ class ContestState:
         return list(dict.fromkeys(self._originals[one] for one in self._members[answer]))
 
     def _worthwhile(self, entrants: Sequence[Entrant]) -> tuple[Level, ...]:
-        partial, full = (sum(one.sizes[level] for one in entrants) for level in (Level.PARTIAL, Level.FULL))
-        return (Level.FULL,) if partial > HARDLY_SHORTER * full else (Level.PARTIAL, Level.FULL)
+        return (Level.PARTIAL, Level.FULL) if partial_views_pay(entrants) else (Level.FULL,)
 
     def _tokens(self, shown: Sequence[int], level: Level) -> float:
         ask = Solo(shown[0], level) if len(shown) == 1 else Pairing(shown[0], shown[1], level)

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
+from caps.core.judge_profile import HIGH_WEIGHT
 from caps.core.play import Capabilities, Game, Play, compare
 from caps.core.settings import check_settings, setting
 from caps.core.standings import Standings
-from caps.core.types import Entrant, Level, Pairing, Selection
+from caps.core.types import Entrant, Level, Pairing, Selection, partial_views_pay
 from caps.strategies.dedup import REPRESENTATIVES, dedup
 from caps.strategies.pairings import ORDERS, PairRounds, average, prior, slaughter
 
-HARDLY_SHORTER = 0.7
-SURE = 4 / 9  # the weight from which a verdict is HIGH
 ABOVE_TIE = 1 / 9  # the weight from which it is more than a tie
 
 
@@ -61,7 +60,9 @@ class Sprint:
                 stage, level, pairs, ranking=ranking, byes=winners, kind="elimination"
             )
             late = len(pool) <= self.late
-            games = yield from self._look_again(games, level, ranking, below=SURE if late else ABOVE_TIE)
+            games = yield from self._look_again(
+                games, level, ranking, below=HIGH_WEIGHT if late else ABOVE_TIE
+            )
             losers = []
             for game in games:
                 standings.record(game)
@@ -79,8 +80,7 @@ class Sprint:
         pairs = len(entrants) * (len(entrants) - 1)
         if 2 * sum(len(one.differences) for one in entrants) > pairs:
             return True
-        partial, full = (sum(one.sizes[level] for one in entrants) for level in (Level.PARTIAL, Level.FULL))
-        return self.screening == "E1" or not full or partial <= HARDLY_SHORTER * full
+        return self.screening == "E1" or partial_views_pay(entrants)
 
     def _look_again(
         self, games: list[Game], level: Level, ranking: Sequence[int], *, below: float
