@@ -87,6 +87,21 @@ class Timeouts:
     read: float = 600.0
 
 
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """What is sent to a path of a server, and how its reply of at most `limit` bytes is read.
+
+    `write` receives the name of the output token limit; `read` raises `ValueError` if there is no reply. A
+    path that begins with a slash is below the root of the server, outside `/v1`.
+    """
+
+    path: str
+    write: Callable[[str], bytes]
+    read: Callable[[Any], T]
+    model: str
+    limit: int = REPLY_BYTES
+
+
 class Exchange(NamedTuple, Generic[T]):
     """The parsed reply, its latency, and how many requests the server may have billed."""
 
@@ -365,41 +380,30 @@ class HttpConnection:
     async def complete(self, request: Request) -> Completion:
         """Answer a request, with retries."""
         limit = LOGPROBS_BYTES if request.top_logprobs else REPLY_BYTES
-        done = await self.send(
+        call = Call(
             CHAT,
             lambda limit_name: encode_body(request, limit_name=limit_name),
             lambda reply: read_completion(reply, request),
-            model=request.model,
-            limit=limit,
+            request.model,
+            limit,
         )
+        done = await self.send(call)
         return replace(done.value, latency=done.latency, attempts=done.attempts)
 
-    async def send(
-        self,
-        path: str,
-        write: Callable[[str], bytes],
-        read: Callable[[Any], T],
-        *,
-        model: str,
-        limit: int = REPLY_BYTES,
-    ) -> Exchange[T]:
-        """Send what `write` returns to a path and parse the reply of at most `limit` bytes, with retries.
-
-        `write` receives the name of the output token limit; `read` raises `ValueError` if there is no reply.
-        A path that begins with a slash is below the root of the server, outside `/v1`.
-        """
+    async def send(self, call: Call[T]) -> Exchange[T]:
+        """Make a call, with retries."""
         server = self._model
         tries: Attempts | None = None
         attempts = overloads = 0
         while True:
             limit_name = server._limit_name
             started = time.perf_counter()
-            body = write(limit_name)
+            body = call.write(limit_name)
             if server.observer is None:
-                outcome = await server._attempt(path, body, read, model, limit)
+                outcome = await server._attempt(call.path, body, call.read, call.model, call.limit)
             else:
-                attempt = partial(server._attempt, path, body, model=model, limit=limit)
-                outcome = await _observed(server.observer, body, read, attempt)
+                attempt = partial(server._attempt, call.path, body, model=call.model, limit=call.limit)
+                outcome = await _observed(server.observer, body, call.read, attempt)
             if not isinstance(outcome, Fault):
                 server.known = True
                 latency = time.perf_counter() - started
@@ -421,7 +425,7 @@ class HttpConnection:
         # Raised outside the handler: exceptions of aiohttp may contain the request with its headers.
         error = outcome.error
         if isinstance(error, UnknownModelError):
-            error = UnknownModelError(f"{error}{await server._offer(model)}")
+            error = UnknownModelError(f"{error}{await server._offer(call.model)}")
         error.attempts = attempts
         raise error
 
@@ -468,16 +472,8 @@ def _decoded(payload: bytes) -> Any:
 class UpstreamConnection(Connection, Protocol):
     """A place among the calls that may run at a model server, or at one of several, at once."""
 
-    async def send(
-        self,
-        path: str,
-        write: Callable[[str], bytes],
-        read: Callable[[Any], T],
-        *,
-        model: str,
-        limit: int = REPLY_BYTES,
-    ) -> Exchange[T]:
-        """Send what `write` returns to a path and parse the reply, with retries."""
+    async def send(self, call: Call[T]) -> Exchange[T]:
+        """Make a call, with retries."""
         ...
 
 

@@ -25,7 +25,7 @@ from caps.core.errors import GarbledError, ModelError, RefusedError, SettingErro
 from caps.core.text import estimate_tokens
 from caps.core.types import Message, Usage
 from caps.models.base import Completion, Notify, Request, ignore
-from caps.models.http import Exchange, UpstreamConnection
+from caps.models.http import Call, Exchange, UpstreamConnection
 from caps.models.wire import MAX_COUNT, encode_with_extra
 
 BATCH = 32  # answers of one call
@@ -356,9 +356,8 @@ class RewardModel:
         fields = {"model": first.model, **self._api.write(self.form, rows)}
         body = encode_with_extra(fields, first.extra, RESERVED)
         async with self.server.held_connection() as connection:
-            done = await connection.send(
-                self._api.path, lambda _: body, lambda reply: reply, model=first.model, limit=REPLY_BYTES
-            )
+            call = Call(self._api.path, lambda _: body, lambda reply: reply, first.model, REPLY_BYTES)
+            done = await connection.send(call)
             for share, outcome in zip(batch, self._outcomes(batch, done), strict=True):
                 if share.scored.done():
                     continue

@@ -36,8 +36,7 @@ from caps.core.errors import (
 from caps.core.secrets import Secrets, split_addresses
 from caps.models.base import Completion, ConnectOptions, Notify, Request, ignore
 from caps.models.faults import Attempts, Retries
-from caps.models.http import Exchange, HttpConnection, HttpModel, Timeouts
-from caps.models.wire import REPLY_BYTES
+from caps.models.http import Call, Exchange, HttpConnection, HttpModel, Timeouts
 
 T = TypeVar("T")
 
@@ -409,20 +408,10 @@ class _ServersConnection:
         )
         return replace(done, attempts=done.attempts + before) if before else done
 
-    async def send(
-        self,
-        path: str,
-        write: Callable[[str], bytes],
-        read: Callable[[Any], T],
-        *,
-        model: str,
-        limit: int = REPLY_BYTES,
-    ) -> Exchange[T]:
-        """Send what `write` returns to a path of one of the servers; see `HttpConnection.send`."""
+    async def send(self, call: Call[T]) -> Exchange[T]:
+        """Make a call at one of the servers."""
         done, before = await self._servers.run(
-            prefix_of_body(write("max_tokens")),
-            self._held,
-            lambda connection: connection.send(path, write, read, model=model, limit=limit),
+            prefix_of_body(call.write("max_tokens")), self._held, lambda connection: connection.send(call)
         )
         return done._replace(attempts=done.attempts + before)
 

@@ -36,7 +36,7 @@ from caps.judging.base import NOTHING
 from caps.judging.payment import LOST_REPLIES
 from caps.models.base import Completion, Model, Request
 from caps.models.endpoints import Endpoint
-from caps.models.http import CHAT, Upstream
+from caps.models.http import CHAT, Call, Upstream
 from caps.models.wire import read_completion, sanitize
 from caps.runner import Runner
 from caps.sampling.base import Sample
@@ -188,18 +188,16 @@ async def _generate(
 async def _exchange(model: Upstream, request: ChatRequest, number: int, name: str) -> SampledChoice:
     prompt = Request(request.problem.messages, name)  # to estimate the usage, if the upstream reports none
 
+    def write(limit_name: str) -> bytes:
+        return request.upstream_body(number, name, limit_name=limit_name)
+
     def read(reply: Any) -> tuple[Completion, dict[str, Any]]:
         return read_completion(reply, prompt), sanitize(reply["choices"][0])
 
     try:
         with spending_for(GENERATION):
             async with model.held_connection() as connection:
-                done = await connection.send(
-                    CHAT,
-                    lambda limit: request.upstream_body(number, name, limit_name=limit),
-                    read,
-                    model=name,
-                )
+                done = await connection.send(Call(CHAT, write, read, name))
     except FATAL_ERRORS:
         raise
     except ModelError as error:
