@@ -42,6 +42,7 @@ format: $(VENV)/.dev     ## Format the code
 	$(BIN)/ruff check --fix .
 
 docs: $(VENV)/.dev       ## Write the command reference from the program, and the documentation site to site/
+	$(BIN)/python scripts/api_keywords.py
 	$(BIN)/python scripts/cli_reference.py
 	$(BIN)/python scripts/odd_files.py
 	$(MKDOCS) build
@@ -111,7 +112,7 @@ $(VENV)/.local: $(VENV)/.base
 	$(PIP) install --editable '.[local]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.base
+$(VENV)/.dev: $(VENV)/.base plugins/caps-agents/pyproject.toml
 	@echo "Installing what the tests and checks need ..."
-	$(PIP) install --editable '.[dev]'
+	$(PIP) install --editable '.[dev]' --editable plugins/caps-agents
 	@touch $@

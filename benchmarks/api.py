@@ -30,8 +30,9 @@ from engine import CONNECTIONS, SIZE, cases
 import caps
 from caps.cli.main import spare_collector
 from caps.config import RunConfig
-from caps.runner import Runner
 from caps.runs.result_lines import json_lines, selection_line
+from caps.session.resolve import resolve
+from caps.session.session import open_session
 
 SETTINGS: dict[str, Any] = {"model": "stub", "strategy": "caps", "max_connections": CONNECTIONS, "seed": 1}
 USUAL = gc.get_threshold()
@@ -53,11 +54,11 @@ def engine(url: str, path: Path, journal: Path, made: list[caps.Case]) -> int:  
     """What `caps select` does between reading the cases and writing the results."""
 
     async def run() -> int:
-        runner = Runner(RunConfig(base_url=(url,), journal=str(journal), **SETTINGS))
+        resolved = resolve(RunConfig(base_url=(url,), journal=str(journal), **SETTINGS))
         done = 0
-        async with runner.session() as session:
+        async with open_session(resolved) as session:
             async for outcome in session.run(iter(made)):
-                done += bool(json_lines([selection_line(outcome, runner.config, price=runner.price)]))
+                done += bool(json_lines([selection_line(outcome, resolved.config, price=resolved.price)]))
         return done
 
     spare_collector()

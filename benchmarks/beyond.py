@@ -5,8 +5,8 @@
     python benchmarks/beyond.py --calibration          how sure, how right; fitted on the other half
     python benchmarks/beyond.py --wrong                what happens where the assumptions are false
 
-What a judge is worth is estimated from other problems as `caps diagnose` does, never given. Intervals are
-paired bootstraps over problems. What `--keep DIR` holds is not played again.
+`posterior` is not told what the judge is worth; `measured` has it estimated from other problems, as `caps
+diagnose` does. Intervals are paired bootstraps over problems. What `--keep DIR` holds is not played again.
 """
 
 import argparse
@@ -24,9 +24,10 @@ from beyond_sure import calibration
 from beyond_wrong import wrong
 
 from caps.core.play import Strategy
+from caps.strategies.posterior import Posterior
 
-CAPS = (0.05, 0.1, 0.2, 0.3)
-LIMITED = {f"posterior {100 * cap:.0f} %": cap for cap in CAPS}
+EFFORTS = ("low", "high")
+ROUNDS = (2, 4)
 
 
 def cell(pools: Pools, judge: tuple[float, float], given: argparse.Namespace) -> dict[str, Played]:
@@ -35,9 +36,10 @@ def cell(pools: Pools, judge: tuple[float, float], given: argparse.Namespace) ->
     if file and file.exists():
         with np.load(file) as kept:
             return {name: Played(kept[name]) for name in kept.files}
-    everyone: dict[str, Strategy] = rivals() | {"posterior": ours(*judge)}
+    everyone: dict[str, Strategy] = rivals() | {"posterior": Posterior(), "measured": ours(*judge)}
     if given.limits:
-        everyone |= {name: ours(*judge, max_share=cap, worth=0.024) for name, cap in LIMITED.items()}
+        everyone |= {f"posterior {effort}": Posterior(effort=effort) for effort in EFFORTS}
+        everyone |= {f"posterior {most} rounds": Posterior(max_rounds=most) for most in ROUNDS}
     each = max(1, round(given.contests / len(pools.merged)))
     played = contests(pools, everyone, simulated(*judge), given.seeds, each)
     if file:
@@ -47,21 +49,11 @@ def cell(pools: Pools, judge: tuple[float, float], given: argparse.Namespace) ->
 
 
 def front(cells: Sequence[Mapping[str, Played]]) -> list[str]:
-    """Means over pools: at each limit, `posterior` within it and the best rival that takes no more."""
+    """Means over pools: right in per cent, and tokens in per cent of V1-Infer's."""
     mean = {
         name: (fmean(c[name].right for c in cells), fmean(c[name].share for c in cells)) for name in cells[0]
     }
-    lines = [
-        "  " + ", ".join(f"{name} {right:.1f} at {share:.0f} %" for name, (right, share) in mean.items())
-    ]
-    for name, cap in LIMITED.items() if "posterior 5 %" in mean else ():
-        within = {rival: mean[rival][0] for rival in rivals() if mean[rival][1] <= 100 * cap}
-        best = max(within, key=lambda rival: within[rival])
-        verdict = "on the front" if mean[name][0] >= within[best] else "BEHIND"
-        lines.append(
-            f"  at most {100 * cap:2.0f} %: {mean[name][0]:.1f}, {best} {within[best]:.1f}: {verdict}"
-        )
-    return lines
+    return ["  " + ", ".join(f"{name} {right:.1f} at {share:.0f} %" for name, (right, share) in mean.items())]
 
 
 def max_usage(cells: Mapping[tuple[str, str], Mapping[str, Played]]) -> list[str]:
@@ -157,7 +149,7 @@ def main() -> None:
     )
     options.add_argument("--plot", help="calibration: begin of the names of reliability plots")
     options.add_argument("--wrong", action="store_true", help="false assumptions")
-    options.add_argument("--limits", action="store_true", help="also under limits of tokens")
+    options.add_argument("--limits", action="store_true", help="also other efforts and few rounds")
     options.add_argument(
         "--limit", type=int, default=10_000, help="problems of a pool at most, spread evenly"
     )

@@ -2,18 +2,22 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from random import Random
 from statistics import fmean
+from typing import ClassVar
 
 import numpy as np
 from beyond_pools import Pools
 
-from caps.building import make_strategy
 from caps.core.contest import Contest
-from caps.core.play import Strategy
+from caps.core.play import Play, Strategy
 from caps.core.settings import settings_of
-from caps.core.types import Answer, Ask, Pairing, Verdict
+from caps.core.types import Answer, Ask, Entrant, Pairing, Selection, Verdict
 from caps.judging.simulated import JudgeModel, SimulatedJudge, judge_of
+from caps.session.parts import make_strategy
+from caps.strategies.dedup import enter
+from caps.strategies.listwise import Listwise
 from caps.strategies.posterior import Posterior
 from caps.studies.diagnosis import estimated
 from caps.studies.simulation import LabelledPool
@@ -28,18 +32,47 @@ def simulated(accuracy: float, shared: float) -> JudgeModel:
     return judge_of(accuracy, shared_bias=shared)
 
 
-def ours(accuracy: float, shared: float, **settings: float) -> Posterior:
+def ours(accuracy: float, shared: float) -> Posterior:
     """`posterior` with what was measured of a judge."""
-    return Posterior(**{**settings_of(estimated(simulated(accuracy, shared))), **settings})
+    return Posterior(**settings_of(estimated(simulated(accuracy, shared))))
 
 
 def rivals() -> dict[str, Strategy]:
     """Everyone else."""
-    names = ("majority", "tests-first", "pointwise", "caps-r", "sprint", "knockout", "v1-infer")
+    names = (
+        "majority",
+        "tests-first",
+        "pointwise",
+        "caps-r",
+        "sprint",
+        "knockout",
+        "listwise",
+        "naive",
+        "v1-infer",
+    )
     return {
         **{name: make_strategy(name) for name in names},
         APART: make_strategy("caps-r", {"shortlist": "tests"}),
+        "tests, listwise": TestsThenListwise(),
     }
+
+
+class TestsThenListwise:
+    """`listwise` among those that pass every public example; among all where none does."""
+
+    capabilities: ClassVar = Listwise.capabilities
+
+    def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
+        """Play `listwise` and append the others to its rankings."""
+        players, others = enter(entrants, "tests")
+        play, answers = Listwise().play(players, rng), None
+        while True:
+            try:
+                round_ = play.send(answers) if answers else next(play)
+            except StopIteration as end:
+                chosen: Selection = end.value
+                return replace(chosen, order=(*chosen.order, *others), scores={})
+            answers = yield replace(round_, ranking=(*round_.ranking, *others))
 
 
 class Hostile:

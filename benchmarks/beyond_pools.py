@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from caps.building import make_prepare
 from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.datasets.imports import open_cases
@@ -15,6 +14,7 @@ from caps.findings.base import Findings
 from caps.findings.programs import BehaviourFinder
 from caps.graders.math import MathGrader
 from caps.journal.store import Journal
+from caps.session.parts import make_prepare
 from caps.studies.simulation import LabelledPool, PoolModel, generated_pools
 from caps.studies.suites import pool_of
 

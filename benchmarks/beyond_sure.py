@@ -28,8 +28,7 @@ from caps.core.play import Strategy
 from caps.core.types import Pairing, Verdict
 from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.reports.charts import Series, Spot, curve
-from caps.reports.html import Node
-from caps.reports.pictures import Picture, svg_text
+from caps.reports.pictures import svg_text
 from caps.strategies.posterior import Posterior
 from caps.studies.calibration import Probe, ProbedCase, conclude
 from caps.studies.simulation import LabelledPool
@@ -104,10 +103,6 @@ def _plot(path: str, played: Played) -> None:
     spots = [Spot(at=said, right=so, low=so, high=so) for _, said, so in bins]
     title = f"{len(played.rows)} problems, ECE {played.error:.3f} (simulated judge)"
     stated = [(step / 5, f"{20 * step} %") for step in range(6)]
-
-    def draw(width: int) -> Node:
-        series = [Series(name="", spots=spots, full=True)]
-        return curve(series, title, [], stated=stated, axis="said", ideal="as said", coin=False, width=width)
-
-    picture = Picture(name=Path(path).stem, title=title, draw=draw, heads=(), rows=())
-    Path(path).write_text(svg_text(picture), "utf-8")
+    series = [Series(name="", spots=spots, full=True)]
+    drawn = curve(series, title, [], stated=stated, axis="said", ideal="as said", coin=False)
+    Path(path).write_text(svg_text(drawn), "utf-8")

@@ -17,11 +17,7 @@ def wrong(everything: Sequence[Pools], given: argparse.Namespace) -> None:
         each = max(1, round(given.contests / len(pools.merged)))
         some = {name: one for name, one in rivals().items() if name in ("tests-first", "caps-r", "v1-infer")}
         for truth, stated in ((0.5, 0.5), (0.65, 0.9), (0.5, 0.9), (0.9, 0.65)):
-            told: dict[str, Strategy] = {
-                "told": ours(stated, 0.5),
-                "told, no doubt": ours(stated, 0.5, doubt=0),
-            }
-            told["not told"] = Posterior()
+            told: dict[str, Strategy] = {"told": ours(stated, 0.5), "not told": Posterior()}
             played = contests(pools, some | told, simulated(truth, 0.5), given.seeds, each)
             title = f"judge of {100 * truth:.0f} % stated as {100 * stated:.0f} %"
             print(f"{pools.name}: {title}: {_in_words(played)}", flush=True)

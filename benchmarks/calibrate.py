@@ -20,13 +20,14 @@ from statistics import fmean, pstdev
 import numpy as np
 from beyond_played import calibration_error, simulated
 
-from caps.building import make_strategy
 from caps.core.contest import Contest
 from caps.core.judge_profile import JudgeProfile
 from caps.core.settings import settings_of
-from caps.core.types import Pairing, Verdict
+from caps.core.types import Level, Pairing, Verdict
 from caps.datasets.imports import open_cases
 from caps.judging.simulated import JudgeModel, SimulatedJudge
+from caps.session.parts import make_strategy
+from caps.strategies import belief
 from caps.strategies.posterior import Posterior
 from caps.studies.calibration import Calibration, Probe, ProbedCase, conclude
 from caps.studies.diagnosis import estimated
@@ -61,10 +62,7 @@ def calibrated(pools: Sequence[LabelledPool], model: JudgeModel, seed: int) -> t
 
 def accuracy(profile: JudgeProfile) -> tuple[float, float]:
     """Chance that a decided verdict is right, at E1 and at E2."""
-    return (
-        profile.e1_sure * profile.e1_high + (1 - profile.e1_sure) * profile.e1_low,
-        profile.e2_sure * profile.e2_high + (1 - profile.e2_sure) * profile.e2_low,
-    )
+    return belief.accuracy(profile, Level.PARTIAL), belief.accuracy(profile, Level.FULL)
 
 
 class Tally:

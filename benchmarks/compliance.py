@@ -27,7 +27,6 @@ from platformdirs import user_cache_path
 from rich.console import Console
 from rich.table import Table
 
-from caps.building import load_templates, make_prepare
 from caps.core.types import Ask, Case, Group, Level, Pairing, Solo
 from caps.datasets.imports import open_cases
 from caps.judging.base import PreparedCase
@@ -36,6 +35,7 @@ from caps.models.base import Completion, Request
 from caps.models.embedded import EmbeddedModel, LlamaServer
 from caps.models.weights import default_weights
 from caps.prompts.read import Imitation, Reading, imitations, read_reply
+from caps.session.parts import load_templates, make_prepare
 
 CASES = Path(__file__).with_name("compliance.jsonl")
 LABELLED = Path(__file__).parents[1] / "tests" / "prompts" / "replies.jsonl"

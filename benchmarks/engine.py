@@ -24,13 +24,14 @@ import aiohttp
 from endpoints import endpoint
 
 from caps import Caps, Case, Verdict
-from caps.building import make_prepare
 from caps.cli.main import spare_collector
 from caps.config import RunConfig
 from caps.core.types import Candidate, Problem
 from caps.engines.local import LocalEngine
 from caps.judging.scripted import ScriptedJudge
-from caps.runner import Runner
+from caps.session.parts import make_prepare
+from caps.session.resolve import resolve
+from caps.session.session import open_session
 
 CONNECTIONS = 64
 SIZE = 1_547  # characters of a candidate: with two of them a prompt has 4,096
@@ -77,7 +78,7 @@ async def engine(
             seed=1,
             hard_evidence="off",
         )
-        async with Runner(config).session() as ready:
+        async with open_session(resolve(config)) as ready:
             start, calls = clock(), 0
             async for outcome in ready.run(made):
                 calls += len(outcome.judged)

@@ -21,11 +21,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from caps.building import make_prepare, make_strategy
 from caps.core.contest import Contest
 from caps.core.types import Answer, Ask, Case, Entrant, Pairing, Unanswered, Verdict
 from caps.datasets.imports import open_cases
 from caps.judging.simulated import PRESETS, JudgeModel, SimulatedJudge, judge_of
+from caps.session.parts import make_prepare, make_strategy
 from caps.studies.planning import Forecast, rehearse
 
 STRATEGIES = ("posterior", "caps-r", "knockout", "sprint")

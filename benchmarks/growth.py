@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,15 +31,16 @@ from peers.pools import marked_cases
 from peers.tables import Page, insert
 
 from caps import Case, Verdict
-from caps.building import make_prepare, make_strategy
 from caps.config import RunConfig
 from caps.core.types import Candidate, Problem, Rating, Solo
 from caps.engines.base import Engine
 from caps.engines.local import LocalEngine
 from caps.judging.scripted import ScriptedJudge
 from caps.reports.charts import lines
-from caps.reports.pictures import Picture, svg_text
-from caps.runner import Runner
+from caps.reports.pictures import svg_text
+from caps.session.parts import make_prepare, make_strategy
+from caps.session.resolve import resolve
+from caps.session.session import open_session
 
 STRATEGIES = ("caps-r", "posterior", "sprint", "v1-infer", "pointwise")
 CONNECTIONS = 64
@@ -94,7 +94,7 @@ def live(url: str, name: str, n: int, problems: int, connections: int) -> Point:
                 model="stub", base_url=(url,), max_connections=connections, strategy=name,
                 hard_evidence="off", journal=Path(folder) / "j.sqlite",
             )  # fmt: skip
-            async with Runner(config).session() as ready:
+            async with open_session(resolve(config)) as ready:
                 _, calls, tokens, seconds, cpu, stall = await play(ready.engine, iter(cases), name)
         rise = _memory() - idle
         return Point(name, n, problems, connections, calls, tokens, seconds, cpu, rise, stall)
@@ -200,11 +200,8 @@ def draw(path: Path, sweeps: dict[str, list[Point]]) -> None:
         for one in sweeps.get(sweep, ()):
             series.setdefault(one.strategy, []).append((getattr(one, x), y(one)))
         if series:
-            chart = partial(lines, series, f"{label}, by {sweep}", across_name=sweep)
-            picture = Picture(
-                name=sweep, title=label, draw=lambda width, chart=chart: chart(width=width), heads=(), rows=()
-            )
-            path.with_name(f"{path.stem}-{sweep}.svg").write_text(svg_text(picture), "utf-8")
+            chart = lines(series, f"{label}, by {sweep}", across_name=sweep)
+            path.with_name(f"{path.stem}-{sweep}.svg").write_text(svg_text(chart), "utf-8")
 
 
 def main() -> None:

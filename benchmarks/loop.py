@@ -26,10 +26,10 @@ from endpoints import endpoint
 from serve import process
 
 from caps.config import RunConfig
-from caps.runner import Runner
 from caps.server.admission import Limits
 from caps.server.app import ServerConfig, open_app
 from caps.server.telemetry import JsonLog
+from caps.session.resolve import resolve
 
 GLANCES = 20
 TICK = 0.005
@@ -94,8 +94,8 @@ async def stalls(work: Callable[[], Awaitable[object]]) -> list[float]:
 
 async def inside(url: str, payload: bytes) -> list[float]:
     """The stalls of a server in this process."""
-    runner = Runner(RunConfig(model="stub", base_url=(url,), samples=8, sandbox="off"), any_model=True)
-    serving = ServerConfig(runner=runner, log=JsonLog(quiet=True, file=StringIO()), limits=LIMITS)
+    resolved = resolve(RunConfig(model="stub", base_url=(url,), samples=8, sandbox="off"), any_model=True)
+    serving = ServerConfig(resolved=resolved, log=JsonLog(quiet=True, file=StringIO()), limits=LIMITS)
     async with open_app(serving) as app:
         return await stalls(lambda: _call(app, payload))
 

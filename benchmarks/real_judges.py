@@ -2,16 +2,14 @@
 
     python benchmarks/real_judges.py --data DIR [--into docs/explanation/real-judges.md]
 
-DIR holds files of pools (docs/reference/files.md, "Recorded verdicts"): `prd_vicuna80.jsonl.gz`,
-`trec_gpt4o.jsonl.gz`, `reife_instrusum.jsonl.gz`, `reife_mtbench.jsonl.gz`, `ice_python.jsonl.gz`,
-`wmt23_ende.jsonl.gz`; a study whose file is missing is left out. No model is asked, nothing is simulated.
+DIR holds files of pools (`benchmarks/pools.py`): `prd_vicuna80.jsonl.gz`, `trec_gpt4o.jsonl.gz`,
+`reife_instrusum.jsonl.gz`, `reife_mtbench.jsonl.gz`, `ice_python.jsonl.gz`, `wmt23_ende.jsonl.gz`; a study
+whose file is missing is left out. No model is asked, nothing is simulated.
 Results are kept in `--keep DIR`: what was played is not played again.
 """
 
 import argparse
 import asyncio
-import gzip
-import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +18,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import pools
 from peers.tables import insert
 
 from caps.core.errors import InputError
 from caps.judging.recorded import RULE
 from caps.reports.study import markdown
-from caps.runner import Runner
+from caps.session.resolve import Objects, Resolved, resolve
 from caps.statistics.estimates import mean_interval
 from caps.studies.bench import Bench
 from caps.studies.metrics import MethodResults
@@ -43,20 +42,21 @@ def main() -> None:
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of the pools")
+    options.add_argument(
+        "--data", type=Path, required=True, metavar="DIR", help="folder of the files of pools"
+    )
     options.add_argument("--into", type=Path, metavar="PAGE", help="put the tables into a page")
     options.add_argument("--keep", type=Path, metavar="DIR", help="folder for results")
     options.add_argument("--only", nargs="*", default=["prd", "trec", "pairs", "ratings"], metavar="STUDY")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         kept = given.keep or Path(temporary)
-        pairs = kept / "pairs"
-        pairs.mkdir(parents=True, exist_ok=True)
-        for name in PAIRS:
-            split(given.data / f"{name}.jsonl.gz", pairs / f"{name}.pairs.jsonl")
+        data = kept / "data"
+        for path in sorted(given.data.glob("*.jsonl.gz")):
+            name, read = path.name.removesuffix(".jsonl.gz"), pools.read(path)
+            pools.write(name, list(pairs(read)) if name in PAIRS else read, data)
         sections = [f"{RULE} Below each set stands how often."]
         for name in given.only:
-            data = pairs if name == "pairs" else given.data
             sections += list(measured(STUDIES / f"{name}.toml", data, kept / name))
         page = "\n".join(sections)
     print(page)
@@ -64,17 +64,13 @@ def main() -> None:
         insert(given.into, "real judges", page)
 
 
-def split(pools: Path, out: Path) -> None:
+def pairs(read: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Every pair with a human verdict that all judges compared in both orders, as a pool of its own."""
-    if not pools.exists():
-        return
-    with gzip.open(pools, "rt") as source, out.open("w") as sink:
-        for line in source:
-            pool = json.loads(line)
-            for a, b, *votes in pool["human"]:
-                one = pair(pool, a, b, votes)
-                if all(len(some) == 2 for some in one["verdicts"].values()):
-                    sink.write(json.dumps(one) + "\n")
+    for pool in read:
+        for a, b, *votes in pool["human"]:
+            made = pair(pool, a, b, votes)
+            if all(len(some) == 2 for some in made["verdicts"].values()):
+                yield made
 
 
 def pair(pool: Mapping[str, Any], a: int, b: int, votes: Sequence[int]) -> dict[str, Any]:
@@ -93,12 +89,12 @@ def measured(file: Path, data: Path, folder: Path) -> Iterator[str]:
     """Play a study, and its tables; the mean over judges comes first."""
     study = load_study(file, data)
 
-    def runner_of(suite: Suite, method: Method) -> Runner:
+    def resolve_for(suite: Suite, method: Method) -> Resolved:
         settings = {"recorded": str(suite.recorded), "recorded_judge": suite.recorded_judge}
-        return Runner(study.judge.with_values(settings), strategy=method.strategy)
+        return resolve(study.judge.with_values(settings), objects=Objects(strategy=method.strategy))
 
     try:
-        shards = shards_of(study, limit=None, runner_of=runner_of, skipped=missing)
+        shards = shards_of(study, limit=None, resolve_for=resolve_for, skipped=missing)
     except InputError:
         return  # its files were named above
     with Bench(shards, folder) as bench:

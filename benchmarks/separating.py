@@ -28,7 +28,6 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from caps.building import make_prepare
 from caps.core.types import Case
 from caps.datasets.case_files import parse_row
 from caps.findings.base import Findings
@@ -36,6 +35,7 @@ from caps.findings.programs import BehaviourFinder
 from caps.graders.code import CodeGrader
 from caps.journal.store import Journal
 from caps.sandbox.base import find_sandbox
+from caps.session.parts import make_prepare
 from caps.strategies.tests_first import TestsFirst
 
 POOLS = {

@@ -22,7 +22,8 @@ from caps import Case
 from caps.config import RunConfig
 from caps.core.types import Candidate, Problem
 from caps.models import servers
-from caps.runner import Runner
+from caps.session.resolve import resolve
+from caps.session.session import open_session
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, endpoint_process
 
 BLOCK = 64
@@ -74,7 +75,7 @@ async def play(address: str, count: int, connections: int) -> Played:
         model="stub", base_url=(address,), max_connections=connections, views={"partial": "full"},
         strategy="caps", seed=1, hard_evidence="off",
     )  # fmt: skip
-    async with Runner(config).session() as ready:
+    async with open_session(resolve(config)) as ready:
         start, read, cached, calls, failed = time.perf_counter(), 0, 0, 0, 0
         async for outcome in ready.run(cases(count)):
             total = outcome.ledger.total()

@@ -111,7 +111,7 @@ def preparation(_: argparse.Namespace) -> dict[str, float]:
     """Milliseconds of a case."""
     from peers.pools import marked_cases
 
-    from caps.building import make_prepare
+    from caps.session.parts import make_prepare
 
     prepare, found = make_prepare(), dict[str, float]()
     long = [one.case for one in marked_cases(16)]
@@ -260,7 +260,7 @@ def profile(given: argparse.Namespace) -> dict[str, float]:
 
 
 PARTS = {  # the first whose words are all in one frame of the stack
-    "start and end": ("Runner.session", "benchmarks/engine.py cases", "tempfile"),
+    "start and end": ("open_session", "benchmarks/engine.py cases", "tempfile"),
     "HTTP: aiohttp and the transports of the loop": (
         "/aiohttp/",
         "/asyncio/selector_events",

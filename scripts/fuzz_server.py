@@ -22,7 +22,7 @@ from typing import Any
 import aiohttp
 
 from caps.testing import ManyApis, Raw, running
-from server.fuzzing import APIS
+from support.fuzzing import APIS
 
 HERE = Path(__file__).parent
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
@@ -47,7 +47,7 @@ class Caller:
 
 async def damage(address: str, apis: tuple[str, ...], count: int, seed: int) -> None:
     """Send damaged requests of each API, several at a time."""
-    from server.fuzzing import fuzz  # noqa: PLC0415
+    from support.fuzzing import fuzz  # noqa: PLC0415
 
     async with aiohttp.ClientSession() as session:
         for api in apis:

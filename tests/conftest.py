@@ -1,5 +1,7 @@
 """What holds for all tests: none fails because the machine is busy, and what takes long begins first."""
 
+import asyncio
+import inspect
 import sys
 from contextlib import nullcontext
 from functools import cache
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-import leftovers
+from support import leftovers
 
 #: What `make slow` runs instead of `make test`: documents are executed, browsers and models are real, processes
 #: are started from scratch, killed and kept waiting, programs run into their limits. Single tests elsewhere are
@@ -26,7 +28,7 @@ QUICK = "not slow and not long"  # as in pyproject.toml: the tests of `make test
 LONG = {"attacks", "cli", "crash", "graders", "test_docs.py", "test_doctor.py", "test_plugins.py", "workers"}
 
 #: Helpers that need Linux: a fork of a Python that is ready, process groups, bubblewrap. So does what uses them.
-LINUX = {"other_platform", "sandboxing", "shell", "ready"}
+LINUX = {"support.other_platform", "support.sandboxing", "support.shell", "support.ready"}
 
 # `make test` tries the same examples every time, `make slow` new ones.
 settings.register_profile("new", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,15 +42,27 @@ def modules_used_by(module):
 
 
 def is_slow(path):
+    if not path.is_relative_to(TESTS):  # of a plug-in
+        return False
     place = path.relative_to(TESTS)
     return not SLOW.isdisjoint((place.as_posix(), place.parts[0]))
 
 
 @pytest.fixture(autouse=True)
 def no_process_of_a_sandbox_is_left(request):
-    runs_programs = sys.platform == "linux" and "sandboxing" in modules_used_by(request.module)
+    runs_programs = sys.platform == "linux" and "support.sandboxing" in modules_used_by(request.module)
     with leftovers.none_left() if runs_programs else nullcontext():
         yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a test that is a coroutine function in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -67,5 +81,5 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="needs Linux"))
         if not any(map(item.get_closest_marker, ("xdist_group", "slow", "long"))):
             # A quick file is run by one worker: what its tests share is made once.
-            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(TESTS).as_posix()))
+            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(TESTS.parent).as_posix()))
     items.sort(key=lambda item: LONG.isdisjoint(item.path.parts))

@@ -88,21 +88,21 @@ def test_every_public_name_has_a_docstring():
 
 def test_the_public_names_are_these():
     assert set(caps.__all__) == {
-        "AnswerError", "Candidate", "Capabilities", "Caps", "CapsError", "Case", "Completion", "Contest", "Dataset", "Domain",
+        "AnswerError", "Candidate", "Capabilities", "Caps", "CapsError", "Case", "Client", "Completion", "Contest", "Dataset", "Domain",
         "Entrant", "Finder", "Found", "Grade", "Grader", "Group", "InputError",
-        "JournalError", "Judge", "Keys", "Level", "LoadedRun", "Message", "MissingExtraError", "Model", "ModelError", "Pairing", "Pick", "Play",
-        "Posterior", "Problem", "Rating", "RecordedJudge", "Request", "Resources", "Round", "Ruling", "RunConfig", "Runner", "SandboxError", "Selected", "Selection",
+        "JournalError", "Judge", "Keys", "Level", "LoadedRun", "Message", "MissingExtraError", "Model", "ModelError", "Objects", "Pairing", "Pick", "Play",
+        "Posterior", "Problem", "Rating", "RecordedJudge", "Request", "Resources", "Round", "Ruling", "RunConfig", "SandboxError", "Selected", "Selection",
         "SettingError", "Solo", "Solved", "Sprint", "Strategy", "StrategyError", "Unanswered", "UnreadableJudgeError", "Usage", "UserError", "V1Infer",
-        "Comparison", "Interval", "Verdict", "ConnectOptions", "best", "best_sync", "compare", "compare_results", "load_run", "pick", "rate",
-        "register_domain", "rows", "select", "select_many",
-        "select_many_sync", "select_sync", "setting", "solve", "solve_sync", "stream",
+        "Comparison", "Interval", "Verdict", "ConnectOptions", "best", "best_sync", "compare", "compare_results", "load_run", "open", "open_session", "pick", "rate",
+        "register_domain", "resolve", "rows", "select", "select_many",
+        "select_many_sync", "select_sync", "setting", "solve", "solve_sync", "stream", "BY_CLOCK", "LogFormat", "signature_named", "view_named",
     }  # fmt: skip
     assert all(hasattr(caps, name) for name in caps.__all__)
     assert set(caps.__all__) <= set(dir(caps))
 
 
 def test_importing_caps_alone_loads_neither_models_nor_third_party_packages():
-    words = "import sys, caps; print(sorted({'aiohttp', 'msgspec', 'rich', 'caps.api', 'caps.runner'} & set(sys.modules)))"
+    words = "import sys, caps; print(sorted({'aiohttp', 'msgspec', 'rich', 'caps.api', 'caps.session'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

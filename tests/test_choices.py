@@ -12,7 +12,7 @@ from caps.evidence.entrants import describe
 from caps.evidence.profiles import profile_for
 from caps.integrations.rewards import GroupRewards
 from caps.strategies.posterior import Posterior
-from playing import JUDGED, asks_of, everything_ties, lower_id_wins, played
+from support.playing import JUDGED, asks_of, everything_ties, lower_id_wins, played
 
 PARIS = ["It is Paris.", "The capital of France is Paris."]
 NON_ANSWERS = {
@@ -127,7 +127,7 @@ def test_answers_compared_by_value_exclude_each_other_however_many_stand_alone(t
     assert all(answer[ask.a] != answer[ask.b] for ask in asks_of(contest))
 
 
-def test_a_candidate_without_an_answer_is_behind_one_with_an_answer_until_the_judge_says_otherwise():
+def test_a_candidate_without_an_answer_ranks_last_unless_the_judge_prefers_it():
     field = math_entrants([r"\boxed{51}", "I ran out of"])
     chances = next(Posterior().follow(field, [], []))
     assert chances[0] > chances[1]
@@ -151,18 +151,10 @@ def test_candidates_that_read_the_same_are_asked_about_once():
 
 
 @pytest.mark.parametrize("kind", ["value", "open"])
-def test_a_repeated_reply_counts_once(kind):
-    def field(texts):
-        return [Entrant(k, "ab"[k > 2], (0, 200, 200), signature_kind=kind, text=texts[k]) for k in range(6)]
-
-    copies, different = field([0, 0, 0, 1, 1, 1]), field([None] * 6)
-    two_asks = [(0, 3), (1, 4)]
-    sure = {}
-    for name, entrants in (("copies", copies), ("different", different)):
-        asks = [caps.Pairing(a, b, caps.Level.FULL) for a, b in two_asks]
-        *_, sure[name] = Posterior().follow(entrants, asks, [lower_id_wins(ask) for ask in asks])
+def test_copies_of_a_text_are_asked_about_once(kind):
+    copies = [Entrant(k, "ab"[k > 2], (0, 200, 200), signature_kind=kind, text=int(k > 2)) for k in range(6)]
     contest = Contest(Posterior(), copies, seed=1).play(lower_id_wins)
     shown = [tuple(copies[one].text for one in ask.entrants) for ask in asks_of(contest)]
     assert len(shown) == len(set(shown))
     assert len({round(contest.selection.scores[one], 9) for one in range(3)}) == 1
-    assert sure["different"][0] > contest.selection.facts["probability"]
+    assert 1 <= len(shown) <= 2

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from batching import BatchServer
 from caps.evidence import domains
 from caps.testing import running
-from models.reward_server import RewardServer
-from shell import caps, caps_json
+from support.batching import BatchServer
+from support.reward_server import RewardServer
+from support.shell import caps, caps_json
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])

@@ -20,7 +20,7 @@ from caps.doctor import (
 from caps.models.discovery import ServerAddress
 from caps.models.weights import cached_path
 from caps.testing import ScriptedEndpoint
-from shell import caps, installed
+from support.shell import caps, installed
 
 
 def test_this_python_works():

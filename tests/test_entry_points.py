@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import caps as api
-from batching import select_in_batches, to_the_end
 from caps.datasets.case_files import parse_case
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, is_judge, write_cases
-from running import CONNECTED, run_cases
-from sandboxing import needs_bubblewrap
-from server.serving import inside
-from shell import caps, json_lines
+from support.batching import select_in_batches, to_the_end
+from support.running import CONNECTED, run_cases
+from support.sandboxing import needs_bubblewrap
+from support.serving import inside
+from support.shell import caps, json_lines
 
 QUESTION = "What is one half?"
 SEED = 1234

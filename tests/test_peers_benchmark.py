@@ -5,11 +5,11 @@ import json
 import pytest
 from peers import answers, endpoint, pools
 
-from caps.building import load_templates, make_prepare
 from caps.core.types import Level, Pairing, Rating, Solo, Verdict
 from caps.evidence.domains import domain_named
 from caps.prompts.read import read_reply
 from caps.prompts.render import find_template, render
+from caps.session.parts import load_templates, make_prepare
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from urllib.request import Request, urlopen
 import pytest
 
 from caps.testing import RunningServer, ScriptedEndpoint, asked, upstream
-from shell import clean
-from waiting import PATIENCE
+from support.shell import clean
+from support.waiting import PATIENCE
 
 STRICT = ("-X", "warn_default_encoding", "-W", "error::EncodingWarning")
-PRETEND = [sys.executable, *STRICT, str(Path(__file__).with_name("other_platform.py"))]
+PRETEND = [sys.executable, *STRICT, str(Path(__file__).with_name("support") / "other_platform.py")]
 
 
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
@@ -28,20 +28,11 @@ def test_a_run_its_journal_and_its_report_need_nothing_of_linux(platform, tmp_pa
         commands = [
             ["--help"],
             [
-                "select",
-                "cases.jsonl",
-                "--model",
-                "m",
-                "--base-url",
-                stub.url,
-                "--journal",
-                "j.db",
-                "--out",
-                "run",
-                "--json",
+                "select", "cases.jsonl", "--model", "m", "--base-url", stub.url, "--journal", "j.db", "--out",
+                "run", "--json",
             ],
             ["report", "run"],
-        ]
+        ]  # fmt: skip
         done = subprocess.run(
             [*PRETEND, platform, *map(json.dumps, commands)],
             capture_output=True,

@@ -9,7 +9,6 @@ from textwrap import dedent
 import pytest
 
 import caps as api
-from caps.building import make_finders, make_grader, make_judge, make_strategy
 from caps.config import RunConfig
 from caps.core.domains import Resources
 from caps.core.errors import InputError, SettingError
@@ -20,10 +19,11 @@ from caps.evidence.profiles import view_named
 from caps.models.base import ConnectOptions
 from caps.models.discovery import connect
 from caps.registry import DOMAINS, JUDGES, STRATEGIES, allow, names_code, resolve
-from caps.runner import Runner
+from caps.session.parts import make_finders, make_grader, make_judge, make_strategy
+from caps.session.resolve import strategy_of
 from caps.testing import ScriptedEndpoint, better_quality_wins
-from server.serving import inside
-from shell import caps, installed, json_lines
+from support.serving import inside
+from support.shell import caps, installed, json_lines
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SCHEMA = "create table staff (name, pay); insert into staff values ('Ada', 9), ('Bob', 5), ('Cy', 7);"
@@ -125,7 +125,7 @@ def test_everything_an_installed_package_adds_is_listed_with_the_package(package
         ("view", "shout"),
         ("domain", "poems"),
     }
-    assert all(row["package"] == "caps-poems 1.5" for row in rows.values())
+    assert {row["package"] for row in rows.values()} == {"caps-agents 0.2.0", "caps-poems 1.5"}
     assert rows["domain", "poems"]["what it does"] == "verses"
     assert "cannot be loaded" in rows["judge", "broken"]["what it does"]
     table = installed("list", "judges", PYTHONPATH=str(package), COLUMNS="200").stdout
@@ -139,6 +139,11 @@ def test_a_judge_and_a_domain_of_an_installed_package_are_used_by_name(package, 
     done = installed("select", path, "--judge", "shorter", "--no-journal", PYTHONPATH=str(package))
     (line,) = json_lines(done)
     assert (line["winner"], line["clusters"]) == (1, 2), done.stderr
+
+
+def test_a_part_of_a_package_of_this_project_names_the_package():
+    with pytest.raises(InputError, match=r"'chat' is in the package caps-agents \(pip install "):
+        parse_row({"domain": "chat", "problem": "?", "candidates": ["x"]}, default_id="1")
 
 
 def test_code_of_the_working_directory_is_imported_where_a_user_names_it(here):
@@ -165,7 +170,7 @@ def test_code_of_the_working_directory_is_imported_where_a_user_names_it(here):
         "otel = true",
     ],
 )
-def test_a_settings_file_that_is_merely_found_may_neither_name_code_nor_send_work_elsewhere(here, line):
+def test_an_auto_loaded_settings_file_may_not_name_code_or_addresses(here, line):
     path = written(here, {"problem": "?", "candidates": ["a", "b"]})
     (here / "caps.toml").write_text(line + "\n")
     (here / "mine.py").write_text("raise SystemExit('imported')")
@@ -174,15 +179,13 @@ def test_a_settings_file_that_is_merely_found_may_neither_name_code_nor_send_wor
     assert "may not set this" in done.stderr
 
 
-def test_neither_a_case_nor_a_request_nor_a_config_imports_code_of_the_working_directory(here):
+def test_no_case_request_or_config_imports_code_of_the_working_directory(here):
     (here / "mine.py").write_text("raise SystemExit('imported')")
     for name in ("py:mine:POEMS", "mine:POEMS", "json:dumps"):
-        with pytest.raises(
-            InputError, match="domain: .* must be one of patch, trajectory, code, math, general"
-        ):
+        with pytest.raises(InputError, match="domain: .* must be one of code, math, general"):
             parse_row({"domain": name, "problem": "?", "candidates": ["a"]}, default_id="1")
     with pytest.raises(SettingError, match="only if it is named on the command line"):
-        _ = Runner(RunConfig(strategy="py:mine:Alphabet")).strategy
+        strategy_of(RunConfig(strategy="py:mine:Alphabet"))
     with pytest.raises(SettingError, match="only if it is named on the command line"):
         api.best_sync("?", ["a", "b"], judge="py:mine:Shorter")
 
@@ -213,7 +216,7 @@ def test_an_unknown_domain_names_file_line_and_field_and_what_may_be_meant(tmp_p
     path = written(tmp_path, good, {**good, "domain": "maht"})
     done = caps("select", path, "--strategy", "vanilla", "--no-journal")
     assert (
-        f"{path}:2: domain: 'maht' must be one of patch, trajectory, code, math, general; did you mean 'math'?"
+        f"{path}:2: domain: 'maht' must be one of code, math, general, patch, trajectory; did you mean 'math'?"
         in done.stderr
     )
     done = caps("select", path, "--strategy", "vanilla", "--no-journal", "--domain", "maht")
@@ -427,9 +430,7 @@ def test_sql_answers_are_graded_and_a_grader_can_be_named(tmp_path, monkeypatch)
     labels = [one["correct"] for one in json_lines(done)[0]["candidates"]]
     assert labels == [False, False, True, True], done.stderr
     number = {"problem": "What is pi?", "answer": 3.14159, "candidates": ["3.14", "4"]}
-    done = caps(
-        "grade", written(tmp_path, number), "--grader", "py:own_grader:WithinOnePercent", "--no-journal"
-    )
+    done = caps("grade", written(tmp_path, number), "--grader py:own_grader:WithinOnePercent --no-journal")
     assert [one["correct"] for one in json_lines(done)[0]["candidates"]] == [True, False], done.stderr
 
 
@@ -464,9 +465,7 @@ def test_a_finder_sees_no_truth_and_what_it_reads_is_part_of_its_key(tmp_path):
 
 def test_a_run_with_a_judge_of_ones_own_is_replayed_and_reported_without_its_code(here, tmp_path):
     path = written(here, {"problem": "?", "candidates": ["a rose is", "a rose", "rose"]})
-    done = caps(
-        "select", path, "--judge", "py:mine:Shorter", "--journal", here / "j.sqlite", "--out", here / "run"
-    )
+    done = caps("select", path, "--judge py:mine:Shorter --journal", here / "j.sqlite", "--out", here / "run")
     assert done.returncode == 0, done.stderr
     (here / "mine.py").unlink()
     again = caps("replay", here / "run")
@@ -490,9 +489,7 @@ def test_a_run_of_a_domain_of_ones_own_is_replayed_when_that_is_named_again(tmp_
     assert "domain: 'sql' must be one of" in lacking.stderr
 
 
-def test_a_backend_a_view_and_a_dataset_of_the_working_directory_are_named_on_the_command_line(
-    tmp_path, monkeypatch
-):
+def test_the_command_line_may_name_code_of_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(EXAMPLES)
     path = written(tmp_path, {"problem": "?", "candidates": ["high", "4806 m", "4 km"]})
     words = [

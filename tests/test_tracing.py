@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from caps.testing import ScriptedEndpoint, Status, better_quality_wins, is_judge, upstream, write_cases
-from shell import installed
+from support.shell import installed
 
 
 class Collector:

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 import caps
-from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, cases, is_judge
-from server.serving import inside
+from caps.testing import Reply, ScriptedEndpoint, asked, cases, is_judge
+from support.serving import served
 
 
 def unreadable(body, number):
@@ -62,50 +62,39 @@ def test_a_function_that_answers_nonsense_is_a_failed_case_as_before():
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
-def test_the_server_answers_with_a_clear_error(server, path):
-    async def work(call):
-        return await call(path=path, body={**asked(max_tokens=100), "input": "vary"})
-
-    answer = inside(server.url, work, model="m")
+async def test_the_server_answers_with_a_clear_error(server, path):
+    async with served(server.url, model="m") as call:
+        answer = await call(path=path, body={**asked(max_tokens=100), "input": "vary"})
     assert answer.status == 502
     assert "cannot be read" in answer.json["error"]["message"]
     assert answer.json["error"]["code"] == "upstream_unreadable"
 
 
 @pytest.mark.parametrize("who", ["operator", "client"])
-def test_the_server_answers_with_the_votes_if_it_is_told_to_keep_going(server, who):
+async def test_the_server_answers_with_the_votes_if_it_is_told_to_keep_going(server, who):
     def writer(body, number):
         return Reply("Hm.") if is_judge(body) else Reply(f"It is \\boxed{{{4 if number % 4 else 5}}}")
 
     more = {"caps": {"keep_going": True}} if who == "client" else {}
 
-    async def work(call):
-        return await call(body={**asked(), **more})
-
-    with ScriptedEndpoint(writer) as upstream:
-        answer = inside(upstream.url, work, model="m", config_={"keep_going": who == "operator"})
+    async with (
+        ScriptedEndpoint(writer) as upstream,
+        served(upstream.url, model="m", config_={"keep_going": who == "operator"}) as call,
+    ):
+        answer = await call(body={**asked(), **more})
     assert answer.status == 200, answer.body
     assert answer.json["choices"][0]["message"]["content"] == "It is \\boxed{4}"
     assert answer.json["caps"]["provisional"] is True
     assert answer.json["caps"]["cause"] == "unreadable"
 
 
-def test_the_server_says_so_for_a_case_too(server):
+async def test_the_server_says_so_for_a_case_too(server):
     case = {"problem": "What is it?", "candidates": ["\\boxed{1}", "\\boxed{2}", "\\boxed{3}"]}
 
-    async def work(call):
-        return [
+    async with served(server.url, model="m") as call:
+        refused, chosen = [
             await call(path="/v1/select", body=case),
             await call(path="/v1/select", body={**case, "caps": {"keep_going": True}}),
         ]
-
-    refused, chosen = inside(server.url, work, model="m")
     assert refused.status == 502
     assert (chosen.json["provisional"], chosen.json["cause"]) == (True, "unreadable")
-
-
-def test_a_judge_that_can_be_read_changes_nothing():
-    with ScriptedEndpoint(better_quality_wins) as server:
-        found = caps.select_many_sync(cases(4), model="stub", base_url=server.url)
-    assert not any(one.selection.provisional for one in found)
-    assert not any("cause" in one.to_dict() for one in found)

@@ -11,7 +11,8 @@ from driving import drive, task
 from caps import Case
 from caps.cli.main import spare_collector
 from caps.config import RunConfig
-from caps.runner import Runner
+from caps.session.resolve import resolve
+from caps.session.session import open_session
 
 GIVEN = task()
 
@@ -27,7 +28,7 @@ async def select(cases: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             Case.of(one["problem"], one["candidates"], domain=one["domain"], name=one["id"]) for one in cases
         ]
         texts = {one["id"]: one["candidates"] for one in cases}
-        async with Runner(config).session() as ready:
+        async with open_session(resolve(config)) as ready:
             outcomes = ready.run(given)
             return {
                 one.name: texts[one.name][one.selection.winner] async for one in outcomes if one.selection

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from caps.building import make_strategy
 from caps.core.contest import Contest
 from caps.core.play import Strategy
 from caps.judging.simulated import SimulatedJudge
+from caps.session.parts import make_strategy
 from caps.strategies.pointwise import Pointwise
 from caps.studies.simulation import LabelledPool, PoolModel, generated_pools
 from peers.answers import JUDGE

@@ -21,6 +21,7 @@ from caps.core.errors import (
 from caps.core.play import Capabilities, Play, Strategy, compare, pick, rate
 from caps.core.settings import setting
 from caps.core.types import (
+    BY_CLOCK,
     Candidate,
     Case,
     Entrant,
@@ -44,6 +45,7 @@ from caps.strategies.v1_infer import V1Infer
 
 if TYPE_CHECKING:
     from caps.api import (
+        Client,
         Comparison,
         Interval,
         LoadedRun,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
         best_sync,
         compare_results,
         load_run,
+        open,  # noqa: A004  (caps.open, as in gzip.open)
         rows,
         select,
         select_many,
@@ -63,23 +66,28 @@ if TYPE_CHECKING:
         stream,
     )
     from caps.config import Keys, RunConfig
+    from caps.datasets.imports import LogFormat
     from caps.datasets.published import Dataset
     from caps.evidence.domains import register_domain
+    from caps.evidence.profiles import signature_named, view_named
     from caps.judging.base import Judge, Ruling
     from caps.judging.recorded import RecordedJudge
     from caps.models.base import Completion, ConnectOptions, Model, Request
-    from caps.runner import Runner
+    from caps.session.resolve import Objects, resolve
+    from caps.session.session import open_session
     from caps.strategies.posterior import Posterior
     from caps.strategies.sprint import Sprint
 
 __version__ = "0.2.0"
 __all__ = [
+    "BY_CLOCK",
     "AnswerError",
     "Candidate",
     "Capabilities",
     "Caps",
     "CapsError",
     "Case",
+    "Client",
     "Comparison",
     "Completion",
     "ConnectOptions",
@@ -99,10 +107,12 @@ __all__ = [
     "Keys",
     "Level",
     "LoadedRun",
+    "LogFormat",
     "Message",
     "MissingExtraError",
     "Model",
     "ModelError",
+    "Objects",
     "Pairing",
     "Pick",
     "Play",
@@ -115,7 +125,6 @@ __all__ = [
     "Round",
     "Ruling",
     "RunConfig",
-    "Runner",
     "SandboxError",
     "Selected",
     "Selection",
@@ -136,18 +145,23 @@ __all__ = [
     "compare",
     "compare_results",
     "load_run",
+    "open",
+    "open_session",
     "pick",
     "rate",
     "register_domain",
+    "resolve",
     "rows",
     "select",
     "select_many",
     "select_many_sync",
     "select_sync",
     "setting",
+    "signature_named",
     "solve",
     "solve_sync",
     "stream",
+    "view_named",
 ]
 
 _HOMES = {
@@ -155,16 +169,21 @@ _HOMES = {
     "Dataset": "caps.datasets.published",
     "Judge": "caps.judging.base",
     "Keys": "caps.config",
+    "LogFormat": "caps.datasets.imports",
     "Model": "caps.models.base",
     "RecordedJudge": "caps.judging.recorded",
     "Posterior": "caps.strategies.posterior",
     "Request": "caps.models.base",
     "Ruling": "caps.judging.base",
     "RunConfig": "caps.config",
-    "Runner": "caps.runner",
+    "Objects": "caps.session.resolve",
+    "open_session": "caps.session.session",
+    "resolve": "caps.session.resolve",
     "Sprint": "caps.strategies.sprint",
     "ConnectOptions": "caps.models.base",
     "register_domain": "caps.evidence.domains",
+    "signature_named": "caps.evidence.profiles",
+    "view_named": "caps.evidence.profiles",
 }
 
 

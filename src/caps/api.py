@@ -8,8 +8,12 @@ A plain name is async; the same name with `_sync` is not, and works inside a not
 
 Keywords have the names and meanings of the settings in `RunConfig`. Their defaults come from the environment
 variables of the command line (`CAPS_MODEL`, `CAPS_BASE_URL`, `CAPS_API_KEY`, ...). All cases of a call share
-connections, journal and budgets. There is no journal unless one is named. Use `Runner` for other engines than
-the local one.
+connections, journal and budgets. There is no journal unless one is named.
+
+`open` shares all of that between many calls, as a program that serves requests should:
+
+    async with caps.open(model="qwen3-14b", base_url=URL) as client:
+        best = await client.best("What is 17 * 23?", ["391", "401"])
 
 Guessed domains (level INFO) and warnings about cases go to the logger `caps`.
 """
@@ -21,18 +25,33 @@ import logging
 import re
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
-from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints
+from typing import Any, TypeVar, Unpack, get_type_hints
 
 from caps.config import Keys, RunConfig, find_option, options
-from caps.config_sources import read_environment, refuse_misspelt_variables
+from caps.config.sources import read_environment, refuse_misspelt_variables
 from caps.core.errors import CapsError, InputError, UnreadableJudgeError
-from caps.core.play import Strategy
 from caps.core.settings import nearest
 from caps.core.types import DEFAULT_ID, Candidate, Case, Problem
 from caps.datasets.case_files import parse_row
@@ -40,13 +59,9 @@ from caps.datasets.fields import standard_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
 from caps.evidence.domains import agree_on_domain, domain_named, guess_domain
-from caps.judging.base import Judge
-from caps.judging.callables import JudgeFunction
-from caps.models.base import Model, model_name
-from caps.runner import Runner
-from caps.sampling.base import Method, Sampled
-from caps.sampling.presets import Preset
-from caps.selected import (
+from caps.models.base import model_name
+from caps.models.endpoints import Callbacks
+from caps.results import (
     Comparison,
     Interval,
     LoadedRun,
@@ -57,11 +72,22 @@ from caps.selected import (
     rows,
     selected_of,
 )
-from caps.solving import question_case, solve_case
+from caps.sampling.base import Sampled
+from caps.session.keywords import (
+    BestOptions,
+    ManyOptions,
+    OpenOptions,
+    SelectOptions,
+    SolveOptions,
+)
+from caps.session.resolve import Objects, Resolved, resolve, with_generation
+from caps.session.session import Session, open_session
+from caps.session.solving import Solver, open_solver, question_case
 
 __all__ = [
-    "BestOptions", "Comparison", "Interval", "LoadedRun", "ManyOptions", "SelectOptions", "Selected",
-    "SolveOptions", "Solved", "best", "best_sync", "compare_results", "load_run", "rows", "select",
+    "BestOptions", "Client", "Comparison", "Interval", "LoadedRun", "ManyOptions", "OpenOptions",
+    "SelectOptions", "Selected", "SolveOptions", "Solved", "best", "best_sync", "compare_results", "load_run",
+    "open", "rows", "select",
     "select_many", "select_many_sync", "select_sync", "solve", "solve_sync", "stream",
 ]  # fmt: skip
 
@@ -69,102 +95,7 @@ _log = logging.getLogger("caps")
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-Addresses = str | Sequence[str]
 CaseLike = Case | Mapping[str, Any]
-JudgeLike = Judge | JudgeFunction | str | Mapping[str, Any]
-
-
-class ModelOptions(TypedDict, total=False):
-    """Keywords of every function: the model and its key, the strategy, the journal, prices and limits."""
-
-    model: str | Model | None
-    base_url: Addresses
-    api_key: str | None
-    api_key_env: str
-    judge_model: str | None
-    judge_base_url: Addresses | None
-    judge_api_key: str | None
-    judge_api_key_env: str
-    judge: Judge | JudgeFunction | str | Sequence[JudgeLike] | None
-    reward_api: str | None
-    reward_template: str | Path | None
-    reward_steps: Literal["last", "min", "mean"]
-    reward_class: int
-    recorded: str | Path | None
-    recorded_judge: str | None
-    confidence: Literal["verbal", "logprobs", "auto"]
-    max_tokens: int | None
-    judge_temperature: float | None
-    reply: Literal["auto", "free", "tags", "json", "choice", "guided-choice", "regex"] | None
-    extra: Mapping[str, object] | None
-    keep_going: bool
-    criteria: str | None
-    vision: Literal["auto", "yes", "no"]
-    prompts: str | Path | None
-    tokenizer: str | Path | None
-    strategy: Strategy | str
-    settings: Mapping[str, object] | None
-    skip_failing: bool
-    explain: bool
-    judge_profile: str | Path | None
-    seed: int
-    profile: str | None
-    views: Mapping[str, str] | None
-    hard_evidence: Literal["auto", "on", "off"]
-    write_tests: int
-    write_tests_model: str | None
-    sandbox: Literal["auto", "bwrap", "unsafe-local", "off"]
-    further_inputs: int
-    further_seconds: float
-    repositories: str | None
-    connections: int | Literal["auto"]
-    max_connections: int | Literal["auto"]
-    warm_prefix: Literal["auto", "on", "off"]
-    cache_hints: Literal["auto", "on", "off"]
-    timeout: float
-    otel: bool
-    context_tokens: int | None
-    threads: int | None
-    journal: str | Path | None
-    durable: bool
-    price_input: float | None
-    price_output: float | None
-    price_cached: float | None
-    budget_tokens: int | None
-    budget_usd: float | None
-    budget_seconds: float | None
-
-
-class SelectOptions(ModelOptions, total=False):
-    """Keywords of `select`."""
-
-
-class BestOptions(ModelOptions, total=False):
-    """Keywords of `best`."""
-
-    domain: str | None
-
-
-class ManyOptions(ModelOptions, total=False):
-    """Keywords of `select_many` and `stream`: those of `select`, a progress bar, budgets of the whole run."""
-
-    progress: bool
-    budget_total_tokens: int | None
-    budget_total_usd: float | None
-    budget_total_seconds: float | None
-
-
-class SolveOptions(ModelOptions, total=False):
-    """Keywords of `solve`: those of `select`, and how answers are generated."""
-
-    n: int | Literal["auto"]
-    max_n: int
-    target: float
-    generator: Sequence[str | Mapping[str, object]]
-    domain: str | None
-    preset: Preset | str
-    method: Method | str
-    logprobs: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +116,134 @@ def _with_explicit_signature(function: F) -> F:
     (packed,) = (one for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD)
     keywords = packed.annotation.__args__[0]
     defaults = {name: one.default for name, one in options().items()}
-    defaults |= {"n": defaults["samples"], "connections": defaults["max_connections"], "progress": False}
+    defaults |= {"n": defaults["samples"], "progress": False}
     parameters += [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=kind)
         for name, kind in get_type_hints(keywords).items()
     ]
     function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return function
+
+
+class Client:
+    """One open session for many calls, which may run at the same time; see `open`.
+
+    Connections, journal and total budgets are shared. A failed call leaves the others alone.
+    """
+
+    def __init__(self, session: Session, stack: AsyncExitStack, solver: Solver | None = None) -> None:
+        self._resolved, self._session, self._stack = session.resolved, session, stack
+        self._solver = solver
+        self._opening = asyncio.Lock()
+
+    async def select(self, case: CaseLike) -> Selected:
+        """Choose the best candidate of a case: a `Case`, or a mapping with the fields of a line of cases."""
+        with _errors_in_python():
+            cases = _with_logged_guesses(agree_on_domain([_case_of(case)]), self._resolved)
+            (outcome,) = [outcome async for outcome in self._session.run(cases)]
+            return _selected(outcome, self._resolved)
+
+    async def best(
+        self, problem: str, candidates: Sequence[str | Candidate], *, domain: str | None = None
+    ) -> Selected:
+        """Choose the best of several answers to a problem."""
+        return await self.select(_case_of_texts(problem, candidates, domain or self._resolved.config.domain))
+
+    async def stream(
+        self, cases: Iterable[CaseLike], *, progress: bool = False
+    ) -> AsyncGenerator[Selected, None]:
+        """Choose in all cases and yield each result as soon as it is known; see the function `stream`."""
+        source = _Source(cases)
+        async with aclosing(self._results(source, progress=progress)) as results:
+            async for _, result in results:
+                yield result
+        if source.error is not None:
+            raise source.error
+
+    async def select_many(self, cases: Iterable[CaseLike], *, progress: bool = False) -> list[Selected]:
+        """Choose in all cases at the same time, in the order of the cases; see the function `select_many`."""
+        source, found = _Source(cases), dict[int, Selected]()
+        try:
+            async with aclosing(self._results(source, progress=progress)) as results:
+                async for number, result in results:
+                    found[number] = result
+        except UnreadableJudgeError as error:
+            error.results = [found[number] for number in sorted(found)]
+            raise
+        except CapsError as error:
+            if not found:
+                raise
+            for _ in source:
+                pass  # collect the names of the remaining cases
+            for number, name in enumerate(source.names):
+                found.setdefault(number, failed(name, str(error)))
+        if source.error is not None:
+            read = len(source.names)
+            message = f"{type(source.error).__name__}: {source.error}"
+            found[read] = failed("", f"the cases ended early, after {read}: {message}")
+        return [found[number] for number in sorted(found)]
+
+    async def solve(self, question: str | Case) -> Solved:
+        """Generate answers to a question and choose the best; where all agree, no judge is asked."""
+        config = self._resolved.config
+        case = (
+            question if isinstance(question, Case) else question_case(question, _domain_name(config.domain))
+        )
+        with _errors_in_python():
+            solution = await (await self._open_solver()).solve(case)
+        sampled, outcome = solution.sampled, solution.outcome
+        if sampled.case is None or outcome is None:
+            raise CapsError(f"question {case.id!r}: {sampled.failure}")
+        if sampled.case.guessed:
+            _log_guess(sampled.case)
+        selected = _selected(outcome, self._resolved)
+        assert selected.winner is not None  # noqa: S101
+        winner = sampled.case.candidates[selected.winner]
+        return Solved(selected.text, final_answer(winner), sampled.case, sampled, selected)
+
+    async def _open_solver(self) -> Solver:
+        """What generates answers; it is opened once, when the first question needs it."""
+        async with self._opening:
+            if self._solver is None:
+                resolved = await asyncio.to_thread(with_generation, self._resolved)  # may download weights
+                self._solver = await self._stack.enter_async_context(open_solver(resolved))
+            return self._solver
+
+    async def _results(
+        self, source: "_Source", *, progress: bool
+    ) -> AsyncGenerator[tuple[int, Selected], None]:
+        """Results with the number of their case, in order of completion."""
+        resolved = self._resolved
+        with _errors_in_python(), _RELAXED_GC, _bar(source.total, shown=progress) as advance:
+            async with aclosing(self._session.run(_with_logged_guesses(source, resolved))) as outcomes:
+                async for outcome in outcomes:
+                    advance()
+                    yield outcome.number, selected_of(outcome, resolved.config, resolved.price)
+
+
+@_with_explicit_signature
+def open(**keywords: Unpack[OpenOptions]) -> AbstractAsyncContextManager[Client]:  # noqa: A001
+    """One client for many calls: `async with caps.open(model=...) as client`.
+
+    Keywords and errors are those of the functions with the names of the client's methods. `settings` may
+    change the sampling method and the preset if one of the keywords of generation, such as `n`, is given.
+    """
+    generation = get_type_hints(SolveOptions).keys() - get_type_hints(BestOptions).keys()
+    return _open(keywords, OpenOptions, generating=bool(generation & keywords.keys()))
+
+
+@asynccontextmanager
+async def _open(keywords: Any, allowed: type, *, generating: bool = False) -> AsyncIterator[Client]:
+    work = partial(_resolve, keywords, allowed, generating=generating)
+    resolved = await asyncio.to_thread(work)  # reads files, and may download weights
+    async with AsyncExitStack() as stack:
+        with _errors_in_python():
+            if generating:
+                solver = await stack.enter_async_context(open_solver(resolved))
+                client = Client(solver.session, stack, solver)
+            else:
+                client = Client(await stack.enter_async_context(open_session(resolved)), stack)
+        yield client
 
 
 @_with_explicit_signature
@@ -210,7 +262,9 @@ async def select(case: CaseLike, **keywords: Unpack[SelectOptions]) -> Selected:
     `UnreadableJudgeError` when most replies of the judge cannot be read (unless `keep_going` is true), and
     `CapsError` when nothing could be judged.
     """
-    return await _select_one(_case_of(case), _runner(keywords, SelectOptions))
+    given = _case_of(case)
+    async with _open(keywords, SelectOptions) as client:
+        return await client.select(given)
 
 
 @_with_explicit_signature
@@ -228,8 +282,8 @@ async def best(
     `domain` is `code`, `math`, `general`, one of an installed package, or one given to `register_domain`; it
     is guessed from the answers if it is not given.
     """
-    runner = _runner(keywords, BestOptions)
-    return await _select_one(_case_of_texts(problem, candidates, runner.config.domain), runner)
+    async with _open(keywords, BestOptions) as client:
+        return await client.best(problem, candidates)
 
 
 @_with_explicit_signature
@@ -252,12 +306,12 @@ async def stream(
 
     Raises `ModelError` when the endpoint cannot be used at all, such as with a wrong key.
     """
-    source = _Source(cases)
-    async with aclosing(_results(source, keywords)) as results:
-        async for _, result in results:
+    async with (
+        _open(keywords, ManyOptions) as client,
+        aclosing(client.stream(cases, progress=keywords.get("progress", False))) as results,
+    ):
+        async for result in results:
             yield result
-    if source.error is not None:
-        raise source.error
 
 
 @_with_explicit_signature
@@ -270,25 +324,8 @@ async def select_many(cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]
     judge cannot be read, `UnreadableJudgeError` is raised, whose `results` are those that were finished;
     `keep_going=True` continues. `progress` shows a bar on standard error.
     """
-    source, found = _Source(cases), dict[int, Selected]()
-    try:
-        async with aclosing(_results(source, keywords)) as results:
-            async for number, result in results:
-                found[number] = result
-    except UnreadableJudgeError as error:
-        error.results = [found[number] for number in sorted(found)]
-        raise
-    except CapsError as error:
-        if not found:
-            raise
-        for _ in source:
-            pass  # collect the names of the remaining cases
-        for number, name in enumerate(source.names):
-            found.setdefault(number, failed(name, str(error)))
-    if source.error is not None:
-        message = f"{type(source.error).__name__}: {source.error}"
-        found[len(source.names)] = failed("", f"the cases ended early, after {len(source.names)}: {message}")
-    return [found[number] for number in sorted(found)]
+    async with _open(keywords, ManyOptions) as client:
+        return await client.select_many(cases, progress=keywords.get("progress", False))
 
 
 @_with_explicit_signature
@@ -306,24 +343,8 @@ async def solve(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solve
 
     Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing was generated or judged.
     """
-    runner = _runner(keywords, SolveOptions, generating=True)
-    await asyncio.to_thread(lambda: runner.endpoints)  # may download weights
-    case = (
-        question
-        if isinstance(question, Case)
-        else question_case(question, _domain_name(runner.config.domain))
-    )
-    with _errors_in_python():
-        solution = await solve_case(runner, case)
-    sampled, outcome = solution.sampled, solution.outcome
-    if sampled.case is None or outcome is None:
-        raise CapsError(f"question {case.id!r}: {sampled.failure}")
-    if sampled.case.guessed:
-        _log_guess(sampled.case)
-    selected = _selected(outcome, runner)
-    assert selected.winner is not None  # noqa: S101
-    winner = sampled.case.candidates[selected.winner]
-    return Solved(selected.text, final_answer(winner), sampled.case, sampled, selected)
+    async with _open(keywords, SolveOptions, generating=True) as client:
+        return await client.solve(question)
 
 
 @_with_explicit_signature
@@ -334,7 +355,7 @@ def solve_sync(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solved
 
 #: Keywords that are not settings of `RunConfig`, or have another name there.
 _KEYS = ("api_key", "judge_api_key")
-_RENAMED = {"n": "samples", "connections": "max_connections"}
+_RENAMED = {"n": "samples"}
 _OBJECTS = ("strategy", "preset", "method")
 _ADDRESSES = ("base_url", "judge_model", "judge_base_url")
 
@@ -358,15 +379,13 @@ def _keyword(flag: re.Match[str]) -> str:
 
 
 @_errors_in_python()
-def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner:
-    """The runner of a call: keywords, then the environment, then the defaults."""
+def _resolve(keywords: Any, allowed: type, *, generating: bool) -> Resolved:
+    """The resolved config of a call: keywords, then the environment, then the defaults."""
     known = get_type_hints(allowed)
     for name in keywords:
         if name not in known:
             raise TypeError(f"unexpected keyword {name!r}: {nearest(name, list(known))}see help(caps.select)")
     given = {_RENAMED.get(name, name): value for name, value in keywords.items()}
-    if len(given) < len(keywords):
-        raise TypeError("give either connections or max_connections, not both")
     given.pop("progress", None)
     keys = {name: given.pop(name, None) for name in _KEYS}
     judge = None if isinstance(given.get("judge"), str) else given.pop("judge", None)
@@ -386,16 +405,12 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
         empty = value is None and not find_option(name).optional
         values[name] = options()[name].default if empty else value
     config = RunConfig(**values)
-    found = Keys.find(config, **keys)
-    return Runner(
+    return resolve(
         config,
-        keys=found,
-        judge=judge,
-        judge_objects=judge_objects,
-        model=model,
+        Keys.find(config, **keys),
+        objects=Objects(judge=judge, judges=judge_objects, model=model, **objects),
         generating=generating,
-        warn=_log.warning,
-        **objects,
+        callbacks=Callbacks(_log.warning),
     )
 
 
@@ -413,20 +428,13 @@ def _several_judges(judges: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
     return tables, objects
 
 
-async def _select_one(case: Case, runner: Runner) -> Selected:
-    with _errors_in_python():
-        await _find_models(runner)
-        async with runner.session() as session:
-            cases = _with_logged_guesses(agree_on_domain([case]), runner)
-            (outcome,) = [one async for one in session.run(cases)]
-        return _selected(outcome, runner)
-
-
-def _with_logged_guesses(cases: Iterable[Case | InputError], runner: Runner) -> Iterator[Case | InputError]:
+def _with_logged_guesses(
+    cases: Iterable[Case | InputError], resolved: Resolved
+) -> Iterator[Case | InputError]:
     """The same cases; each guessed domain is logged once, with what it was guessed from."""
     logged = set[tuple[str, str]]()
     for case in cases:
-        if isinstance(case, Case) and case.guessed and runner.config.domain is None:
+        if isinstance(case, Case) and case.guessed and resolved.config.domain is None:
             if (case.domain, case.reason) not in logged:
                 _log_guess(case)
             logged.add((case.domain, case.reason))
@@ -438,28 +446,10 @@ def _log_guess(case: Case) -> None:
     _log.info('guessed the domain %s%s; domain="…" of the call or of the case states it', case.domain, why)
 
 
-async def _find_models(runner: Runner) -> None:
-    if runner.asks_model:
-        await asyncio.to_thread(lambda: runner.endpoints)  # weights may have to be fetched
-
-
-def _selected(outcome: Outcome, runner: Runner) -> Selected:
+def _selected(outcome: Outcome, resolved: Resolved) -> Selected:
     if outcome.selection is None:
         raise CapsError(f"case {outcome.name!r}: {outcome.failure}")
-    return selected_of(outcome, runner.config, runner.price)
-
-
-async def _results(source: "_Source", keywords: ManyOptions) -> AsyncGenerator[tuple[int, Selected], None]:
-    """Results with the number of their case, in order of completion."""
-    runner = _runner(keywords, ManyOptions)
-    with _errors_in_python():
-        await _find_models(runner)
-        async with runner.session() as session:
-            with _RELAXED_GC, _bar(source.total, shown=keywords.get("progress", False)) as advance:
-                async with aclosing(session.run(_with_logged_guesses(source, runner))) as outcomes:
-                    async for outcome in outcomes:
-                        advance()
-                        yield outcome.number, selected_of(outcome, runner.config, runner.price)
+    return selected_of(outcome, resolved.config, resolved.price)
 
 
 @dataclass(slots=True)

@@ -15,15 +15,17 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from caps.child_python import isolated
+from caps.config.judges import JudgeTable
 from caps.core.errors import CapsError
 from caps.core.secrets import shown_address
-from caps.judge_tables import JudgeTable
 from caps.models.discovery import ServerAddress
 from caps.models.rewards import Form
 from caps.models.weights import cached_path, is_intact
+from caps.registry import INSTALL_AGENTS
 from caps.sandbox.bubblewrap import has_filter
 from caps.sandbox.languages import TOOLCHAINS, Toolchain
 
+AGENTS_PURPOSE = "patches and runs of agents (--domain patch, trajectory)"
 MIN_PYTHON = (3, 11)
 MIN_FREE = 200 << 20  # bytes
 TIMEOUT = 20.0  # seconds
@@ -85,6 +87,7 @@ def examine(
     return [
         check_python(),
         *map(check_extra, EXTRAS),
+        check_agents(),
         check_weights(cache),
         *(map(served, endpoints) if endpoints else [check_endpoint(None)]),
         *(check_judge(one, environment) for one in judges if one.model is not None and one.base_url),
@@ -113,6 +116,13 @@ def check_extra(extra: Extra) -> Check:
     if problem:
         return Check(name, "broken", problem, f"pip install --force-reinstall 'caps-select[{extra.name}]'")
     return Check(name, "ok", extra.purpose)
+
+
+def check_agents() -> Check:
+    """Check the package for patches and runs of agents."""
+    if _is_installed("caps_agents"):
+        return Check("package caps-agents", "ok", AGENTS_PURPOSE)
+    return Check("package caps-agents", "missing", f"no caps_agents: {AGENTS_PURPOSE}", INSTALL_AGENTS)
 
 
 def _is_installed(module: str) -> bool:

@@ -21,11 +21,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, TypeVar
+
+import msgspec
 
 from caps.core.errors import InputError
 from caps.core.text import printable_json
 
+T = TypeVar("T")
 BOM = b"\xef\xbb\xbf"
 MAX_BYTES = 64 << 20  # of a file that is read as a whole: settings, prompts, profiles
 PARTIAL = ".partial"
@@ -110,6 +113,16 @@ def read_toml(path: str | Path, *, option: str = "") -> dict[str, Any]:
         raise InputError(f"{option} {path}: not a TOML file: {error}".strip()) from None
     except (RecursionError, ValueError):  # deeply nested lists, or a number of thousands of digits
         raise InputError(f"{option} {path}: nests too deep, or holds too long a number".strip()) from None
+
+
+def decode_json(data: bytes | str, kind: type[T], where: str = "") -> T:
+    """The JSON value of this type in a file or a message; an `InputError` names `where` it stands."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        is_other_kind = kind is not object and isinstance(error, msgspec.ValidationError)
+        reason = "" if is_other_kind else "not JSON"
+        raise InputError(": ".join(filter(None, (where, reason, str(error))))) from None
 
 
 # Writing

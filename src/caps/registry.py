@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from caps.core.errors import SettingError
 from caps.core.settings import nearest, override
+from caps.core.text import short_repr
 
 LOCAL_PREFIX = "py:"
 _PATH = pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -117,6 +118,9 @@ _STRATEGIES = {
     "posterior": Entry(
         "caps.strategies.posterior:Posterior", "votes, findings and verdicts in one probability", "caps"
     ),
+    "naive": Entry(
+        "caps.strategies.naive:Naive", "votes and verdicts as independent evidence: the baseline", "caps"
+    ),
     "sprint": Entry(
         "caps.strategies.sprint:Sprint", "halve at E1, knockout at E2, doubtful games twice", "caps"
     ),
@@ -180,16 +184,6 @@ _VIEWS = {
     ),
     "general-summary": Entry("caps.evidence.views:general_summary", "the first and last 120 words", "caps"),
     "full": Entry("caps.evidence.views:full", "the whole candidate", f"{PAPER}, §E.2"),
-    "patch-summary": Entry(
-        "caps.evidence.patches:patch_summary", "files touched, hunk headers and changed lines", "caps"
-    ),
-    "patch-full": Entry(
-        "caps.evidence.patches:patch_full", "the patch, with the lines around each change if known", "caps"
-    ),
-    "run-summary": Entry(
-        "caps.evidence.trajectories:run_summary", "plan, errors, last steps and final state of a run", "caps"
-    ),
-    "run-full": Entry("caps.evidence.trajectories:run_full", "the whole run, long outputs shortened", "caps"),
     "without-thoughts": Entry(
         "caps.evidence.views:without_thoughts", "the candidate but what it thought between tags", "caps"
     ),
@@ -220,10 +214,6 @@ _SIGNATURES = {
     "math-final": Entry(
         "caps.evidence.signatures:math_final", "equal final answers, boxed or announced", "caps"
     ),
-    "patch-text": Entry(
-        "caps.evidence.patches:patch_signature", "equal changed lines beside equal lines", "caps"
-    ),
-    "final-state": Entry("caps.evidence.trajectories:final_state", "equal final diffs or answers", "caps"),
     "general-answer": Entry(
         "caps.evidence.signatures:general_answer", "equal JSON, tool calls or stated answers", "caps"
     ),
@@ -307,8 +297,6 @@ JUDGES = Registry(
 )
 
 _DOMAINS = {
-    "patch": Entry("caps.evidence.domains:PATCH", "patches: applied and tested on a copy", "caps"),
-    "trajectory": Entry("caps.evidence.domains:TRAJECTORY", "runs of agents: how they end", "caps"),
     "code": Entry(
         "caps.evidence.domains:CODE", "programs: run on public examples, graded by hidden tests", PAPER
     ),
@@ -322,10 +310,6 @@ _FINDERS = {
         "caps.findings.programs:make_finder", "what programs do, run in the sandbox", "docs/design/0005"
     ),
     "answers": Entry("caps.findings.answers:make_finder", "answers of equal value", "docs/design/0005"),
-    "runs": Entry("caps.findings.runs:make_finder", "which runs of agents ended by themselves", "caps"),
-    "patches": Entry(
-        "caps.findings.patches:make_finder", "which tests of a repository a patch fixes or breaks", "caps"
-    ),
 }
 FINDERS = Registry("finder", "caps.finders", _FINDERS, {}, {"find": ("case", "until"), "close": ()})
 
@@ -365,6 +349,8 @@ _DATASETS = {
 }
 DATASETS = Registry("dataset", "caps.datasets", _DATASETS, {})
 
+FORMATS = Registry("format", "caps.formats", {}, {})  # the built-in ones: `datasets/imports.py`
+
 _MODELS = {
     "http": Entry("caps.models.http:connect", "any OpenAI-compatible endpoint", "docs/howto/endpoints.md"),
     "servers": Entry(
@@ -383,9 +369,13 @@ MODELS = Registry(
 )
 
 
+#: Parts of `plugins/caps-agents`, so that errors can say what has to be installed.
+_OF_AGENTS = frozenset({"patch", "trajectory", "atif", "chat", "mini-swe-agent", "openhands", "swe-agent"})
+INSTALL_AGENTS = "pip install ./plugins/caps-agents"
+
 REGISTRIES = (
     STRATEGIES, JUDGES, DOMAINS, VIEWS, SIGNATURES, PROFILES, FINDERS, GRADERS, MODELS, PRESETS, METHODS,
-    DATASETS,
+    DATASETS, FORMATS,
 )  # fmt: skip
 
 
@@ -401,11 +391,11 @@ def resolve(registry: Registry, name: str) -> Any:
             return _load(registry, point)
     if names_code(name):
         return _import_object(name)
-    known = list(names(registry))
+    choices = list(names(registry))
     raise SettingError(
-        f"no {registry.kind} is called {name!r}: {nearest(name, known)}there are {', '.join(known)}; or "
-        f"give a path such as package.module:Name, or {LOCAL_PREFIX}module:Name for code "
-        "in the working directory"
+        f"no {registry.kind} is called {name!r}: {installs(name) or nearest(name, choices)}there are "
+        f"{', '.join(choices)}; or give a path such as package.module:Name, or {LOCAL_PREFIX}module:Name for "
+        "code in the working directory"
     )
 
 
@@ -451,7 +441,7 @@ def check_method(
     found, expected = getattr(instance, method, None), f"{method}({', '.join(arguments)})"
     if not callable(found):
         raise SettingError(
-            f"{what} has no method {expected}, which {article} needs: it is {_short_repr(instance)}"
+            f"{what} has no method {expected}, which {article} needs: it is {short_repr(instance)}"
         )
     parameters = _mismatched_parameters(found, arguments)
     if parameters:
@@ -497,6 +487,17 @@ def listing(registry: Registry) -> Iterator[ListedEntry]:
         except SettingError as error:
             about = str(error)
         yield ListedEntry(point.name, str(about), point.value, _package(point))
+
+
+def installs(name: str) -> str:
+    """How to install the package of this project that has a part of that name; empty if none has."""
+    return f"{name!r} is in the package caps-agents ({INSTALL_AGENTS}); " if name in _OF_AGENTS else ""
+
+
+def plugin_packages() -> set[str]:
+    """The names of the installed packages, as they are imported, that have plug-ins."""
+    points = (point for registry in REGISTRIES for point in _entry_points(registry.group))
+    return {point.value.partition(":")[0].partition(".")[0] for point in points}
 
 
 def names_code(value: object) -> bool:
@@ -589,11 +590,3 @@ def _reason(error: Exception) -> str:
 
 def _article(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
-
-
-def _short_repr(instance: object) -> str:
-    try:
-        text = repr(instance)
-    except Exception:  # a plug-in's own `__repr__`
-        text = f"a {type(instance).__name__}"
-    return text if len(text) <= 120 else text[:117] + "..."

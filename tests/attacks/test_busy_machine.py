@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from caps.building import make_prepare
 from caps.core.types import BY_CLOCK, Candidate, Case, Problem
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import Findings
@@ -15,8 +14,10 @@ from caps.findings.programs import BehaviourFinder
 from caps.graders.math import MathGrader
 from caps.runs.result_lines import FindingsSummary, findings_line
 from caps.sandbox.base import Limits
-from sandboxing import case as graded_case
-from sandboxing import grade, needs_bubblewrap
+from caps.session.parts import make_prepare
+from support.closing import closing
+from support.sandboxing import case as graded_case
+from support.sandboxing import grade, needs_bubblewrap
 
 pytestmark = needs_bubblewrap
 BUSY = 4
@@ -76,11 +77,8 @@ def find_all(cases=CASES, *, seconds=2.0, limits=None):
             "code": BehaviourFinder(limits=limits, seconds=seconds),
             "math": AnswerFinder(MathGrader()),
         }
-        findings = Findings(finders, insist=True)
-        try:
+        async with closing(Findings(finders, insist=True)) as findings:
             return await asyncio.gather(*(findings.find(case) for case in cases))
-        finally:
-            await findings.close()
 
     return asyncio.run(play())
 

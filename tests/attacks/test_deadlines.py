@@ -12,10 +12,10 @@ import pytest
 from platformdirs import user_cache_path
 
 from caps import Caps, Case, Verdict
-from caps.building import make_prepare
 from caps.core.types import Candidate, Message, Problem
 from caps.engines.budget import BudgetLimits
 from caps.engines.local import LocalEngine
+from caps.evidence.programs import LONGEST_PARSED
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import TIME_ENDED, Findings, recall
 from caps.findings.programs import BehaviourFinder
@@ -26,12 +26,14 @@ from caps.judging.scripted import ScriptedJudge
 from caps.models.base import Request
 from caps.models.embedded import EmbeddedModel
 from caps.models.weights import default_weights
+from caps.session.parts import make_prepare
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins
 from caps.workers.texts import TextWorkers
-from sandboxing import needs_bubblewrap
-from server.serving import inside
-from shell import CAPS, caps, clean, json_lines, start
-from waiting import PATIENCE, until, wait_until
+from support.closing import closing
+from support.sandboxing import needs_bubblewrap
+from support.serving import served
+from support.shell import CAPS, caps, clean, json_lines, split_words, start
+from support.waiting import PATIENCE, until, wait_until
 
 #: Which of these are equal, algebra cannot tell within any time.
 SLOW_SUMS = [
@@ -53,18 +55,7 @@ def code_row(name, *candidates, **more):
 
 
 def select(server, cases, *more):
-    return (
-        "select",
-        cases,
-        "--model",
-        "m",
-        "--base-url",
-        server.url,
-        "--no-journal",
-        "--strategy",
-        "caps",
-        *more,
-    )
+    return ("select", cases, "--model m --base-url", server.url, "--no-journal --strategy caps", *more)
 
 
 def test_a_budget_of_seconds_covers_algebra(tmp_path):
@@ -114,44 +105,35 @@ def test_what_the_end_of_time_cut_short_is_recalled_and_looked_for_again(tmp_pat
 
 
 @pytest.mark.parametrize("settings", [{"case_pairs": 2}, {"case_seconds": 0.2, "seconds": 0.1}])
-def test_algebra_on_a_case_is_bounded_for_all_its_pairs_together(settings):
+async def test_algebra_on_a_case_is_bounded_for_all_its_pairs_together(settings):
     answers = [rf"\sum_{{k=1}}^{{10^7}} \frac{{1}}{{k^{{k^{{1/{i}}}}} + \sin k}}" for i in range(3, 27)]
 
-    async def story():
-        grader = MathGrader(**{"seconds": 0.1, **settings})
-        asked = []
-        put = grader._workers.ask
+    grader = MathGrader(**{"seconds": 0.1, **settings})
+    asked = []
+    put = grader._workers.ask
 
-        async def ask(question, **limits):
-            asked.append(question)
-            return await put(question, **limits)
+    async def ask(question, **limits):
+        asked.append(question)
+        return await put(question, **limits)
 
-        grader._workers.ask = ask
-        try:
-            return await grader.classes([*answers, "1/2", "0.5"]), len(asked)
-        finally:
-            await grader.close()
-
-    classes, count = asyncio.run(story())
+    grader._workers.ask = ask
+    try:
+        classes, count = await grader.classes([*answers, "1/2", "0.5"]), len(asked)
+    finally:
+        await grader.close()
     assert classes == [*range(24), 24, 24]  # what is undecided is different; what is cheap is still told
     assert 1 <= count <= 4  # not 276
 
 
-def test_pairs_cut_short_for_one_case_are_decided_for_the_next():
+async def test_pairs_cut_short_for_one_case_are_decided_for_the_next():
     a, b = r"(x+1)^2", r"x^2+2x+1"
 
-    async def story():
-        grader = MathGrader(seconds=60, case_seconds=0)
-        try:
-            assert await grader.classes([a, b]) == [0, 1]
-            return await grader.equal(a, b)
-        finally:
-            await grader.close()
-
-    assert asyncio.run(story()) is True
+    async with closing(MathGrader(seconds=60, case_seconds=0)) as grader:
+        assert await grader.classes([a, b]) == [0, 1]
+        assert await grader.equal(a, b) is True
 
 
-def test_the_time_of_a_case_begins_before_it_is_looked_into():
+async def test_the_time_of_a_case_begins_before_it_is_looked_into():
     deadlines = []
 
     class Slow:
@@ -165,26 +147,23 @@ def test_the_time_of_a_case_begins_before_it_is_looked_into():
         async def close(self):
             pass
 
-    async def story():
-        judge = ScriptedJudge(lambda _, __: Verdict(9, 3))
-        findings = Findings({"general": Slow()})
-        engine = LocalEngine(
-            judge,
-            make_prepare(),
-            capacity=lambda: 2,
-            case_budget=BudgetLimits(seconds=1.0),
-            find=findings.find,
-        )
-        (outcome,) = [one async for one in engine.run([Case.of("p", ["a", "b"])], Caps(), seed=1)]
-        return outcome, findings.unusable
-
-    outcome, unusable = asyncio.run(story())
+    judge = ScriptedJudge(lambda _, __: Verdict(9, 3))
+    findings = Findings({"general": Slow()})
+    engine = LocalEngine(
+        judge,
+        make_prepare(),
+        capacity=lambda: 2,
+        case_budget=BudgetLimits(seconds=1.0),
+        find=findings.find,
+    )
+    (outcome,) = [one async for one in engine.run([Case.of("p", ["a", "b"])], Caps(), seed=1)]
+    unusable = findings.unusable
     assert outcome.failure is None
     assert unusable == {TIME_ENDED: 1}
     assert deadlines[0] <= 0.5  # half of it: the rest is for the judge
 
 
-def test_a_case_that_cannot_be_prepared_in_its_time_fails_by_name_and_the_others_go_on(tmp_path):
+def test_a_case_that_cannot_be_prepared_in_its_time_fails_alone(tmp_path):
     long = [f"a{i};" * LONG_CODE for i in range(3)]
     short = math_row("short", "quality=0.1 \\boxed{1}", "quality=0.2 \\boxed{2}")
     cases = write(tmp_path / "c.jsonl", code_row("long", *long), short)
@@ -197,15 +176,14 @@ def test_a_case_that_cannot_be_prepared_in_its_time_fails_by_name_and_the_others
     assert "Traceback" not in done.stderr
 
 
-def test_a_request_that_cannot_be_prepared_in_its_time_is_an_error_object():
-    body = {**code_row("1", *(f"a{i};" * 20 * LONG_CODE for i in range(3))), "caps": {"seconds": 0.1}}
+async def test_a_request_that_cannot_be_prepared_in_its_time_is_an_error_object():
+    half = LONGEST_PARSED // 2 - 8  # programs of the greatest length that is parsed
+    programs = ("a;" * place + "b;" + "a;" * (half - place) for place in range(16))
+    body = {**code_row("1", *programs), "caps": {"seconds": 0.1}}
 
-    async def work(server):
-        return await server(path="/v1/select", body=body)
-
-    with ScriptedEndpoint(better_quality_wins) as stub:
-        answer = inside(stub.url, work, model="m")
-    assert answer.status == 504
+    async with ScriptedEndpoint(better_quality_wins) as stub, served(stub.url, model="m") as server:
+        answer = await server(path="/v1/select", body=body)
+    assert answer.status == 504, answer.body
     assert "could not be read within the time limit" in answer.json["error"]["message"]
 
 
@@ -222,7 +200,11 @@ def plugged_in(*words):
     """A command that finds the plug-ins of this folder."""
     environment = clean({"PYTHONPATH": str(Path(__file__).parent.parent)})
     return subprocess.Popen(
-        [CAPS, *map(str, words)], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [CAPS, *split_words(words)],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
 
@@ -259,7 +241,7 @@ def test_the_first_interrupt_ends_the_preparation_of_a_case(tmp_path):
         tmp_path / "c.jsonl", code_row("long", f"endless {tmp_path / 'begun'}{' ' * LONG_CODE}", "b")
     )
     with ScriptedEndpoint(better_quality_wins) as server:
-        words = select(server, cases, "--view", "partial=attacks.slow_views:endless")
+        words = select(server, cases, "--view", "partial=support.slow_views:endless")
         code, error = interrupted(plugged_in(*words), (tmp_path / "begun").exists)
         assert_clean(code, error)
 
@@ -269,7 +251,7 @@ def test_the_first_interrupt_ends_what_holds_up_the_event_loop_itself(tmp_path):
         tmp_path / "c.jsonl", code_row("short", f"endless {tmp_path / 'begun'}", "b")
     )  # read inline
     with ScriptedEndpoint(better_quality_wins) as server:
-        words = select(server, cases, "--view", "partial=attacks.slow_views:endless")
+        words = select(server, cases, "--view", "partial=support.slow_views:endless")
         code, error = interrupted(plugged_in(*words), (tmp_path / "begun").exists)
         assert code == 130, error
         assert "Traceback" not in error
@@ -291,7 +273,7 @@ def test_a_second_interrupt_ends_the_grace_and_leaves_no_connection_open(tmp_pat
         assert_clean(process.returncode, error)
 
 
-def test_no_call_goes_on_after_a_second_interrupt():
+async def test_no_call_goes_on_after_a_second_interrupt():
     begun, ended = [], []
 
     class Silent(ScriptedJudge):
@@ -302,52 +284,44 @@ def test_no_call_goes_on_after_a_second_interrupt():
             finally:
                 ended.append(ask)
 
-    async def story():
-        engine = LocalEngine(
-            Silent(lambda _, __: Verdict(9, 3)), make_prepare(), capacity=lambda: 4, grace=PATIENCE
-        )
+    engine = LocalEngine(
+        Silent(lambda _, __: Verdict(9, 3)), make_prepare(), capacity=lambda: 4, grace=PATIENCE
+    )
 
-        async def run():
-            return [one async for one in engine.run([Case.of("p", "abcdefgh")], Caps(), seed=1)]
+    async def run():
+        return [one async for one in engine.run([Case.of("p", "abcdefgh")], Caps(), seed=1)]
 
-        task = asyncio.create_task(run())
-        await until(lambda: len(begun) == 4)
-        for _ in range(2):  # the first begins the time of grace
-            task.cancel()
-            await asyncio.sleep(0.01)
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert sorted(map(str, ended)) == sorted(map(str, begun))
-
-    asyncio.run(story())
-
-
-def test_a_worker_is_gone_when_a_run_was_interrupted(tmp_path):
-    async def story():
-        texts = TextWorkers(count=1)
-        prepare = make_prepare(views={"partial": "attacks.slow_views:endless"})
-        case = Case("1", Problem.of("p"), (Candidate("endless" + " " * LONG_CODE), Candidate("b")), "code")
-        engine = LocalEngine(
-            ScriptedJudge(lambda _, __: Verdict(9, 3)), prepare, capacity=lambda: 1, texts=texts
-        )
-
-        async def run():
-            return [one async for one in engine.run([replace(case)], Caps(), seed=1)]
-
-        task = asyncio.create_task(run())
-        while not texts._workers._busy:
-            await asyncio.sleep(0.01)
-        (worker,) = texts._workers._busy
+    task = asyncio.create_task(run())
+    await until(lambda: len(begun) == 4)
+    for _ in range(2):  # the first begins the time of grace
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert worker.process.returncode == -signal.SIGKILL
-        await texts.close()
-
-    asyncio.run(story())
+        await asyncio.sleep(0.01)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sorted(map(str, ended)) == sorted(map(str, begun))
 
 
-def test_a_finder_that_has_no_time_at_all_looks_at_nothing():
+async def test_a_worker_is_gone_when_a_run_was_interrupted(tmp_path):
+    texts = TextWorkers(count=1)
+    prepare = make_prepare(views={"partial": "support.slow_views:endless"})
+    case = Case("1", Problem.of("p"), (Candidate("endless" + " " * LONG_CODE), Candidate("b")), "code")
+    engine = LocalEngine(ScriptedJudge(lambda _, __: Verdict(9, 3)), prepare, capacity=lambda: 1, texts=texts)
+
+    async def run():
+        return [one async for one in engine.run([replace(case)], Caps(), seed=1)]
+
+    task = asyncio.create_task(run())
+    while not texts._workers._busy:
+        await asyncio.sleep(0.01)
+    (worker,) = texts._workers._busy
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert worker.process.returncode == -signal.SIGKILL
+    await texts.close()
+
+
+async def test_a_finder_that_has_no_time_at_all_looks_at_nothing():
     case = Case(
         "1",
         Problem.of("p"),
@@ -356,31 +330,27 @@ def test_a_finder_that_has_no_time_at_all_looks_at_nothing():
         extra={"tests": {"public": [{"input": "1", "output": "1"}]}},
     )
 
-    async def story():
-        return await Findings({"code": BehaviourFinder()}).find(case, asyncio.get_running_loop().time())
-
-    assert asyncio.run(story()).candidates[0].found is None
+    assert (
+        await Findings({"code": BehaviourFinder()}).find(case, asyncio.get_running_loop().time())
+    ).candidates[0].found is None
 
 
 @pytest.mark.xdist_group("llama.cpp")
-def test_an_interrupt_while_weights_load_and_another_while_they_are_let_go_leave_nothing_open():
-    async def story():
-        model = EmbeddedModel(default_weights(user_cache_path("caps")), context=256)
-        request = Request((Message("user", "Hello"),), model.name, max_tokens=4)
-        call = asyncio.create_task(model.complete(request))
-        while model._starting is None:
-            await asyncio.sleep(0)
-        call.cancel()
-        closing = asyncio.create_task(model.close())
+async def test_interrupts_while_weights_load_and_unload_leave_nothing_open():
+    model = EmbeddedModel(default_weights(user_cache_path("caps")), context=256)
+    request = Request((Message("user", "Hello"),), model.name, max_tokens=4)
+    call = asyncio.create_task(model.complete(request))
+    while model._starting is None:
         await asyncio.sleep(0)
-        for _ in range(3):
-            closing.cancel()
-            await asyncio.sleep(0)
-        with pytest.raises(asyncio.CancelledError):
-            await closing
-        assert call.cancelled()
-        await asyncio.get_running_loop().shutdown_default_executor()  # where weights load, should they still
-        assert model._server is None  # loaded, and let go again
-        return await model.close()
-
-    assert asyncio.run(story()) is None
+    call.cancel()
+    closing = asyncio.create_task(model.close())
+    await asyncio.sleep(0)
+    for _ in range(3):
+        closing.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert call.cancelled()
+    await asyncio.get_running_loop().shutdown_default_executor()  # where weights load, should they still
+    assert model._server is None  # loaded, and let go again
+    assert await model.close() is None

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import signal
+import time
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,6 @@ import aiohttp
 import pytest
 
 from caps import Caps, Case, Verdict
-from caps.building import load_templates, make_prepare
 from caps.core.errors import InputError, SlowTextError
 from caps.core.types import Candidate, Level, Message, Pairing, Problem
 from caps.engines.local import LocalEngine
@@ -27,10 +27,12 @@ from caps.models.scripted import ScriptedModel
 from caps.prompts.fence import quote
 from caps.server.admission import Limits
 from caps.server.requests import decode_object
+from caps.session.parts import load_templates, make_prepare
 from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, is_judge, running
 from caps.workers.texts import LONG_TEXT, TextWorkers
-from server.serving import inside
-from waiting import until
+from support.closing import closing
+from support.serving import inside, served
+from support.waiting import until
 
 pytestmark = pytest.mark.linux
 
@@ -40,11 +42,8 @@ PROGRAM = "def f{0}(x):\n    return [y + {0} for y in range(x)] if x else None\n
 
 @asynccontextmanager
 async def workers(**settings):
-    texts = TextWorkers(**settings)
-    try:
+    async with closing(TextWorkers(**settings)) as texts:
         yield texts
-    finally:
-        await texts.close()
 
 
 class Ticking:
@@ -54,11 +53,13 @@ class Ticking:
         self.ticks = 0
         self._task = asyncio.create_task(self._tick())
         await asyncio.sleep(0)
-        self.ticks = 0
+        self.ticks, self._started = 0, time.thread_time()
         return self
 
     async def __aexit__(self, *_):
         self._task.cancel()
+        #: Processor time of the loop's thread: what takes less than this holds up nothing, however few ticks.
+        self.was_busy = time.thread_time() - self._started > 0.05
 
     async def _tick(self):
         while True:
@@ -94,22 +95,19 @@ SLOW = "97,000 statements, 32 times"
 
 
 @pytest.mark.parametrize("names", [HOSTILE.keys() - {SLOW}, pytest.param({SLOW}, marks=pytest.mark.slow)])
-def test_none_of_these_texts_holds_up_the_event_loop(names):
+async def test_none_of_these_texts_holds_up_the_event_loop(names):
     """All in one run, with a judge that answers at once: whatever ticks, ticks while they are prepared."""
 
-    async def story():
-        judge = ScriptedJudge(lambda _, __: Verdict(9, 3))
-        async with workers() as texts:
-            engine = LocalEngine(judge, make_prepare(), capacity=lambda: 8, texts=texts)
-            for name in sorted(names):
-                async with Ticking() as other:
-                    run = engine.run([code_case(*HOSTILE[name], name=name)], Caps(), seed=1)
-                    (outcome,) = [one async for one in run]
-                assert outcome.failure is None, name
-                assert other.ticks > 10, name  # inline there is none before its first round
-            assert texts.started
-
-    asyncio.run(story())
+    judge = ScriptedJudge(lambda _, __: Verdict(9, 3))
+    async with workers() as texts:
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 8, texts=texts)
+        for name in sorted(names):
+            async with Ticking() as other:
+                run = engine.run([code_case(*HOSTILE[name], name=name)], Caps(), seed=1)
+                (outcome,) = [one async for one in run]
+            assert outcome.failure is None, name
+            assert other.ticks > 10 or not other.was_busy, name  # inline there is none before its first round
+        assert texts.started
 
 
 def health_before_the_judge(payload, *, path="/v1/select", behaviour=better_quality_wins, **settings):
@@ -195,47 +193,40 @@ SHAPES = {
 }  # fmt: skip
 
 
-def test_a_body_of_too_many_keys_or_levels_is_refused_on_every_route():
-    async def work(call):
-        for name, (make, words) in SHAPES.items():
-            text = make()
-            for model in ("caps/m", "m"):  # selected, forwarded
-                payload = f'{{"model":"{model}",{text[1:]}'.encode()
-                for route in ROUTES:
-                    answer = await call(path=f"/v1/{route}", body=payload)
-                    assert answer.status == 400, (name, model, route)
-                    assert words in answer.body.decode(), (name, model, route)
-
+async def test_a_body_of_too_many_keys_or_levels_is_refused_on_every_route():
     with ScriptedEndpoint() as stub:
-        inside(stub.url, work)
+        async with served(stub.url) as call:
+            for name, (make, words) in SHAPES.items():
+                text = make()
+                for model in ("caps/m", "m"):  # selected, forwarded
+                    payload = f'{{"model":"{model}",{text[1:]}'.encode()
+                    for route in ROUTES:
+                        answer = await call(path=f"/v1/{route}", body=payload)
+                        assert answer.status == 400, (name, model, route)
+                        assert words in answer.body.decode(), (name, model, route)
         assert stub.requests == 0
 
 
 @pytest.mark.parametrize("model", ["caps/m", "m"], ids=["selected", "forwarded"])
-def test_a_large_body_is_decoded_off_the_event_loop(model):
+async def test_a_large_body_is_decoded_off_the_event_loop(model):
     """Its fields are small, so that each of them alone would be decoded at once."""
     fields = {f"field {number}": [[]] * 3900 for number in range(700)}
     payload = json.dumps(asked(model=model, **fields, caps={"n": 1})).encode()
 
-    async def work(call):
+    async with ScriptedEndpoint() as stub, served(stub.url) as call:
         async with Ticking() as other:
             await call(body=payload)
-        return call.app.state.service.texts.started, other.ticks
-
-    with ScriptedEndpoint() as stub:
-        started, ticks = inside(stub.url, work)
+        started, ticks = call.app.state.service.texts.started, other.ticks
     assert started >= 1
     assert ticks >= 5
 
 
-def test_a_text_full_of_what_looks_like_keys_is_no_key():
+async def test_a_text_full_of_what_looks_like_keys_is_no_key():
     text = '{"a":1,' * 110_000
 
-    async def work(call):
-        return await call(body=asked(text, model="m"))
-
     with ScriptedEndpoint() as stub:
-        assert inside(stub.url, work).status == 200
+        async with served(stub.url) as call:
+            assert (await call(body=asked(text, model="m"))).status == 200
         assert stub.bodies[0]["messages"][0]["content"] == text
 
 
@@ -280,33 +271,27 @@ def test_a_large_chat_request_without_messages_names_the_field(messages, words):
     assert (answer.status, answer.json["error"]["param"]) == (400, words)
 
 
-def test_a_reply_of_a_judge_that_is_far_too_long_says_nothing():
+async def test_a_reply_of_a_judge_that_is_far_too_long_says_nothing():
     text = "<winner> " * 120_000 + "\n<winner>A</winner>\n<confidence>HIGH</confidence>"
     assert len(text) > LONGEST_READ
 
-    async def story():
-        judge = LlmJudge(JudgingModel(ScriptedModel(lambda _: text), "m"), load_templates())
-        ruling = await judge.rule(make_prepare()(Case.of("p", ["a", "b"])), Pairing(0, 1, Level.FULL))
-        assert ruling.malformed == "no-tag"
-
-    asyncio.run(story())
+    judge = LlmJudge(JudgingModel(ScriptedModel(lambda _: text), "m"), load_templates())
+    ruling = await judge.rule(make_prepare()(Case.of("p", ["a", "b"])), Pairing(0, 1, Level.FULL))
+    assert ruling.malformed == "no-tag"
 
 
-def test_short_texts_start_no_process():
-    async def story():
-        judge = ScriptedJudge(lambda _, __: Verdict(9, 3))
-        async with workers() as texts:
-            engine = LocalEngine(judge, make_prepare(), capacity=lambda: 8, texts=texts)
-            short = [code_case("print(1)", "print(2)"), Case.of("p", ["x" * (LONG_TEXT // 3)] * 2)]
-            assert [one.failure async for one in engine.run(short, Caps(), seed=1)] == [None, None]
-            assert await texts.run(partial(shape, "a"), size=1)
-            assert texts.started == 0
-
-    asyncio.run(story())
+async def test_short_texts_start_no_process():
+    judge = ScriptedJudge(lambda _, __: Verdict(9, 3))
+    async with workers() as texts:
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 8, texts=texts)
+        short = [code_case("print(1)", "print(2)"), Case.of("p", ["x" * (LONG_TEXT // 3)] * 2)]
+        assert [one.failure async for one in engine.run(short, Caps(), seed=1)] == [None, None]
+        assert await texts.run(partial(shape, "a"), size=1)
+        assert texts.started == 0
 
 
 @pytest.mark.parametrize("domain", ["code", "math", "general"])
-def test_a_case_prepared_elsewhere_is_the_one_prepared_here(domain):
+async def test_a_case_prepared_elsewhere_is_the_one_prepared_here(domain):
     texts = [
         "", " ", "\ud800 lone", "nul \0 and \x9b", "It is \\boxed{\\frac12}", "<think>so</think>\n```\nprint(1)\n```",
         "<winner>A</winner>", "[1, 2]", "a;" * 3000, "x" * 20_000, "word " * 9000, "a;" * 3000, "## Task", "\u202e",
@@ -319,11 +304,8 @@ def test_a_case_prepared_elsewhere_is_the_one_prepared_here(domain):
     prepare = make_prepare()
     assert prepare.is_long(case) or domain != "code"
 
-    async def story():
-        async with workers() as away:
-            return await prepare.in_worker(case, away)
-
-    here, there = prepare(case), asyncio.run(story())
+    async with workers() as away:
+        here, there = prepare(case), await prepare.in_worker(case, away)
     assert here == there
     for view in {view for pair in here.evidence.views for view in pair} | {"w\0hy?" * 400}:
         assert there.quoting(view, there.nonce) == quote(view, here.nonce)
@@ -335,7 +317,7 @@ def views_in_worker(name, *texts, **settings):
 
     async def story():
         judge = ScriptedJudge(lambda _, __: Verdict(9, 3))
-        prepare = make_prepare(views={"partial": f"attacks.slow_views:{name}"})
+        prepare = make_prepare(views={"partial": f"support.slow_views:{name}"})
         cases = [
             code_case(*(text + " " * LONG_CODE for text in texts), name=str(texts)) for texts in (texts, "ab")
         ]
@@ -367,43 +349,31 @@ def test_what_a_plug_in_prints_is_not_taken_for_a_reply():
     assert views_in_worker("loud", "a", "b") == [None, None]
 
 
-def test_an_error_of_ours_is_raised_as_it_was_in_the_worker():
-    async def story():
-        async with workers() as texts:
-            with pytest.raises(InputError, match="must be a JSON object"):
-                await texts.run(partial(decode_object, b"[]"), size=1, limit=0)
-
-    asyncio.run(story())
+async def test_an_error_of_ours_is_raised_as_it_was_in_the_worker():
+    async with workers() as texts:
+        with pytest.raises(InputError, match="must be a JSON object"):
+            await texts.run(partial(decode_object, b"[]"), size=1, limit=0)
 
 
-def test_a_deadline_ends_the_wait_for_a_worker_too():
-    async def story():
-        async with workers(count=1) as texts:
-            now = asyncio.get_running_loop().time()
-            long = asyncio.create_task(texts.run(partial(shape, "a;" * 24_000), size=1, limit=0))
-            with pytest.raises(SlowTextError, match="the deadline passed first"):
-                await texts.run(partial(shape, "a"), size=1, limit=0, until=now)
-            assert await long
-            assert await texts.run(partial(shape, "a"), size=1, limit=0) == shape("a")
-
-    asyncio.run(story())
+async def test_a_deadline_ends_the_wait_for_a_worker_too():
+    async with workers(count=1) as texts:
+        now = asyncio.get_running_loop().time()
+        long = asyncio.create_task(texts.run(partial(shape, "a;" * 24_000), size=1, limit=0))
+        with pytest.raises(SlowTextError, match="the deadline passed first"):
+            await texts.run(partial(shape, "a"), size=1, limit=0, until=now)
+        assert await long
+        assert await texts.run(partial(shape, "a"), size=1, limit=0) == shape("a")
 
 
-def test_long_answers_are_compared_elsewhere_and_fall_into_the_same_classes():
+async def test_long_answers_are_compared_elsewhere_and_fall_into_the_same_classes():
     numbers = [str(10**90 + i) for i in range(50)]
     texts = [f"\\boxed{{{answer}}}" for answer in (*numbers, "1/2", f"{numbers[7]}.0", "0.5", "7")]
     case = Case.of("p", texts, domain="math")
 
-    async def story():
-        async with workers() as away:
-            finder = AnswerFinder(MathGrader(), away)
-            try:
-                found = await finder.find(case)
-            finally:
-                await finder.close()
-            return [one.cluster for one in found], away.started
-
-    clusters, started = asyncio.run(story())
+    async with workers() as away:
+        async with closing(AnswerFinder(MathGrader(), away)) as finder:
+            found = await finder.find(case)
+        clusters, started = [one.cluster for one in found], away.started
     assert list(map(clusters.index, clusters)) == [*range(51), 7, 50, 53]
     assert started == 1
 

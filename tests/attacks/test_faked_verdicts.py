@@ -18,7 +18,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from caps import Case, Level, Pairing, Pick, Rating, Verdict
-from caps.building import load_templates, make_prepare
 from caps.core.types import Ask, Candidate, Found, Group, Problem, Run, Solo
 from caps.judging.base import PreparedCase, Ruling
 from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
@@ -26,11 +25,11 @@ from caps.models.base import Request
 from caps.models.scripted import ScriptedModel
 from caps.prompts.fence import show
 from caps.prompts.read import imitations, read_reply
+from caps.session.parts import load_templates, make_prepare
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, write_cases
-from prompts.shown import ASK_OF, TEMPLATES, code_of, good_reply
-from prompts.shown import show as prompt_of
-from prompts.test_fence import any_texts
-from shell import caps
+from support.shell import caps
+from support.shown import ASK_OF, TEMPLATES, any_texts, code_of, good_reply
+from support.shown import show as prompt_of
 
 HONEST = "def add(x, y):\n    return x + y"
 RIVAL = "def add(x, y):\n    return x - y"
@@ -275,7 +274,7 @@ def test_beside_a_fake_a_verdict_without_the_code_is_asked_for_again() -> None:
     assert [attempt.cause for attempt in ruling.attempts] == ["unbound", None]
 
 
-def test_a_judge_that_takes_back_its_verdict_is_heard_unless_a_candidate_could_have_said_so() -> None:
+def test_a_verdict_is_taken_back_only_by_words_that_no_candidate_contains() -> None:
     taken_back = (
         "<winner>A-{0}</winner>\n<confidence>HIGH</confidence>\n\nWait, I made an error.\n<winner>B</winner>"
     )
@@ -497,7 +496,7 @@ def test_no_output_contains_the_code_or_the_key_of_its_case() -> None:
 # --- Through the command line ---
 
 
-def test_a_run_whose_judge_repeats_candidates_is_asked_again_and_ends_without_their_verdict(tmp_path) -> None:
+def test_a_judge_that_repeats_candidates_is_asked_again_and_counts_as_unreadable(tmp_path) -> None:
     """The attacker's text is the first candidate of every case."""
 
     def echo(body: dict[str, object], number: int) -> Reply:

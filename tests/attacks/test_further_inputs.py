@@ -13,7 +13,8 @@ from caps.findings.trials import MAX_CHARACTERS, FurtherInputs, trial_of
 from caps.sandbox.base import Limits, find_sandbox
 from caps.sandbox.languages import TOOLCHAINS
 from caps.sandbox.programs import Program, ProgramSession
-from sandboxing import needs_bubblewrap
+from support.closing import closing
+from support.sandboxing import needs_bubblewrap
 
 SUMS = {"tests": {"public": [{"input": "1 2\n", "output": "3\n"}, {"input": "4 5\n", "output": "9\n"}]}}
 RIGHT = "print(sum(map(int, input().split())))"
@@ -26,11 +27,8 @@ def case(*programs, statement="Add.", **extra):
 
 def find(one, **settings):
     async def look():
-        finder = BehaviourFinder(limits=Limits(seconds=2.0), **settings)
-        try:
+        async with closing(BehaviourFinder(limits=Limits(seconds=2.0), **settings)) as finder:
             return await finder.find(one)
-        finally:
-            await finder.close()
 
     return asyncio.run(look())
 
@@ -72,7 +70,7 @@ def test_files_that_a_program_leaves_for_its_next_run_change_only_its_own_result
 
 @pytest.mark.slow
 @needs_bubblewrap
-def test_programs_that_hang_on_further_inputs_are_given_up_within_the_time_of_the_case():
+def test_programs_that_hang_on_further_inputs_end_with_the_time_of_the_case():
     hanging = "a, b = map(int, input().split())\nwhile (a, b) not in ((1, 2), (4, 5)): pass\nprint(a + b)"
     started = time.perf_counter()
     right, *hung = find(case(RIGHT, *(f"{hanging} # {n}" for n in range(3))), further=40, seconds=3)
@@ -185,18 +183,15 @@ NATIVE = {
 @pytest.mark.parametrize(
     ("language", "number"), [(name, n) for name, attacks in NATIVE.items() for n in range(len(attacks))]
 )
-def test_programs_of_other_languages_stay_within_their_limits(language, number):
+async def test_programs_of_other_languages_stay_within_their_limits(language, number):
     if TOOLCHAINS[language].missing is not None:
         pytest.skip(f"no tools for {language}")
 
-    async def run():
-        program = Program(NATIVE[language][number], language=language)
-        limits = Limits(seconds=1.0, memory=256 << 20, output=1 << 20)
-        async with ProgramSession(await find_sandbox(), program, limits) as session:
-            return await session.run("1 2", 1.0)
-
     started = time.perf_counter()
-    outcome = asyncio.run(run())
+    program = Program(NATIVE[language][number], language=language)
+    limits = Limits(seconds=1.0, memory=256 << 20, output=1 << 20)
+    async with ProgramSession(await find_sandbox(), program, limits) as session:
+        outcome = await session.run("1 2", 1.0)
     assert time.perf_counter() - started < 30
     assert len(outcome.output) <= 1 << 20
     assert outcome.status != "ok" or b"root" not in outcome.output

@@ -12,8 +12,9 @@ from caps.evidence.entrants import describe
 from caps.evidence.profiles import profile_named
 from caps.findings.base import Findings
 from caps.findings.programs import BehaviourFinder
-from sandboxing import case, grade, needs_bubblewrap
-from shell import caps
+from support.closing import closing
+from support.sandboxing import case, grade, needs_bubblewrap
+from support.shell import caps
 
 ZIP = "def check(candidate):\n    for got, want in zip(map(candidate, [1, 2, 3]), [1, 4, 9]):\n        assert got == want\n"
 CANDIDATE_LAST = "def check(candidate):\n    for want, got in zip([1, 4, 9], map(candidate, [1, 2, 3])):\n        assert got == want\n"
@@ -312,9 +313,7 @@ def test_what_needs_labels_takes_public_tests_for_none(tmp_path):
     simulated = caps("simulate", "--cases", graded)
     assert simulated.returncode != 0
     assert "public tests alone give none" in simulated.stderr
-    diagnosed = caps(
-        "diagnose", graded, "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--no-journal"
-    )
+    diagnosed = caps("diagnose", graded, "--base-url http://127.0.0.1:9/v1 --model m --no-journal")
     assert diagnosed.returncode != 0
     assert "public tests alone give none" in " ".join(diagnosed.stderr.split())
 
@@ -326,11 +325,10 @@ def signatures(one, *, found=True):
     """What the candidates of a case go by once they were looked into."""
 
     async def look():
-        findings = Findings({"code": BehaviourFinder("bwrap")}) if found else Findings({})
-        try:
+        async with closing(
+            Findings({"code": BehaviourFinder("bwrap")}) if found else Findings({})
+        ) as findings:
             return await findings.find(one)
-        finally:
-            await findings.close()
 
     evidence = describe(asyncio.run(look()), replace(profile_named(one.domain), clusters=True), len)
     return [entrant.signature for entrant in evidence.entrants]

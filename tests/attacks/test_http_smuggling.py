@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from caps.testing import Reply, ScriptedEndpoint, running
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 BODY = json.dumps({"model": "plain", "messages": [{"role": "user", "content": "hi"}]}).encode()
 CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
@@ -81,7 +81,7 @@ def exchanged(port, raw):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_request_whose_end_is_doubtful_is_refused_and_nothing_behind_it_is_answered(server, name):
+def test_a_request_whose_end_is_ambiguous_is_refused_with_all_behind_it(server, name):
     before = server.upstream.requests
     statuses, _ = exchanged(server.port, REFUSED[name] + SMUGGLED)
     assert statuses == [400]

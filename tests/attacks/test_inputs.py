@@ -18,7 +18,6 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from caps.building import load_templates
 from caps.core.errors import CapsError, InputError
 from caps.core.types import Case
 from caps.datasets.case_files import parse_case, read_cases
@@ -27,11 +26,12 @@ from caps.datasets.inspect_logs import read_eval
 from caps.datasets.reading import Limits, check_value_count, decode, lines, parquet_rows
 from caps.files import open_input, read_text, read_toml
 from caps.judging.profiles import read_profile
+from caps.session.parts import load_templates
 from caps.studies.study import load_study
 from caps.testing import case_line, spread, write_cases
-from logs import lm_eval, reply, request, result, sample
-from shell import CAPS, caps, clean, start
-from waiting import PATIENCE, wait_until
+from support.logs import lm_eval, reply, request, result, sample
+from support.shell import CAPS, caps, clean, start
+from support.waiting import PATIENCE, wait_until
 
 if sys.version_info >= (3, 14):
     zstd_zips = zipfile
@@ -67,7 +67,7 @@ def test_cases_behind_a_byte_order_mark_are_read(tmp_path, packed):
     assert count_cases(str(path)) == 2
 
 
-def test_cases_behind_a_byte_order_mark_are_graded_from_a_file_and_from_standard_input(tmp_path):
+def test_cases_behind_a_byte_order_mark_are_graded_from_file_and_standard_input(tmp_path):
     path = tmp_path / "cases.jsonl"
     path.write_bytes(BOM + CASE.encode())
     for done in (
@@ -101,7 +101,7 @@ def test_a_json_log_of_inspect_and_a_json_list_behind_a_byte_order_mark_are_read
     assert names(tmp_path / "log.json") == ["s"]
 
 
-def test_settings_studies_profiles_prompts_and_questions_behind_a_byte_order_mark_are_read(tmp_path):
+def test_other_files_behind_a_byte_order_mark_are_read(tmp_path):
     (tmp_path / "caps.toml").write_bytes(BOM + b"limit = 1\r\nno-journal = true\r\n")
     assert read_toml(tmp_path / "caps.toml") == {"limit": 1, "no-journal": True}
     study = 'title = "A"\nseeds = [1]\nreference = "V1"\nsuites = [{ name = "s", n = 4, simulated = { problems = 3 } }]\nstrategies = [{ name = "V1", use = "v1-infer" }]\n[[tables]]\nname = "t"\ntitle = "T"\nmetrics = ["pass_at_1"]\n'
@@ -295,9 +295,7 @@ def test_settings_nested_without_end_are_refused_in_a_sentence(tmp_path, depth):
         ("code", "[]"),
     ],
 )
-def test_a_number_or_text_that_is_none_is_a_bad_line_with_its_place_and_the_others_are_graded(
-    tmp_path, field, value
-):
+def test_a_wrong_number_or_text_is_a_bad_line_and_the_others_are_graded(tmp_path, field, value):
     path = tmp_path / "cases.jsonl"
     row = {"id": "odd", "problem": "?", "answer": "1", "candidates": [{"text": "\\boxed{1}", field: "HERE"}]}
     path.write_text(json.dumps(row).replace('"HERE"', value) + f"\n{CASE}\n")

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from ordinary_user import needs_root, run_as_ordinary_user
-from sandboxing import needs_bubblewrap
-from waiting import PATIENCE
+from support.ordinary_user import needs_root, run_as_ordinary_user
+from support.sandboxing import needs_bubblewrap
+from support.waiting import PATIENCE
 
 pytestmark = [needs_bubblewrap, needs_root]
 SUITE = (

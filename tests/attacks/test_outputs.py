@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 import caps.reports.page as pages
-from batching import answer_files
 from caps.core.errors import InputError
 from caps.files import FolderLock, Output, append_file, write_file
 from caps.reports.page import Page, write_page
 from caps.testing import ScriptedEndpoint, better_quality_wins, case_line, spread, write_cases
-from shell import CAPS, caps, clean, start
-from waiting import PATIENCE, wait_until
+from support.batching import answer_files
+from support.shell import CAPS, caps, clean, start
+from support.waiting import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -241,26 +241,14 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(cases, 
     problems = tmp_path / "problems.jsonl"
     problems.write_text('{"problem": "?"}\n')
     one_sentence(
-        caps(
-            "sample",
-            problems,
-            "-n",
-            2,
-            "--base-url",
-            server.url,
-            "--model",
-            "stub",
-            "--no-journal",
-            "-o",
-            out,
-        ),
+        caps("sample", problems, "-n 2 --base-url", server.url, "--model stub --no-journal -o", out),
         said,
     )
     assert server.requests == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cases.jsonl", "problems.jsonl"]
 
 
-def test_a_name_with_a_line_break_and_control_characters_is_written_and_printed_safely(grade, tmp_path):
+def test_a_file_name_with_control_characters_is_written_and_printed_safely(grade, tmp_path):
     out = tmp_path / "a\nb\x1b[31m\u202e.jsonl"
     assert grade(out).returncode == 0
     assert len(labelled(out.read_text())) == 2
@@ -415,17 +403,12 @@ def test_the_same_run_goes_on_in_its_folder_with_more_cases_too(select, cases, t
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--seed", 7), "'seed'"),
-        (("--strategy", "caps"), "'strategy'"),
-        (("--model", "other"), "'model'"),
-        (("--max-tokens", 99), "'max_tokens'"),
-        (("--view", "partial=math-window"), "'views'"),
-        (("--limit", 1), "'limit'"),
-        (("--extra", "top_k=3"), "'extra'"),
-        ((), "'cases'"),
+        (("--seed", 7), "'seed'"), (("--strategy", "caps"), "'strategy'"), (("--model", "other"), "'model'"),
+        (("--max-tokens", 99), "'max_tokens'"), (("--view", "partial=math-window"), "'views'"),
+        (("--limit", 1), "'limit'"), (("--extra", "top_k=3"), "'extra'"), ((), "'cases'"),
     ],
     ids=lambda value: str(value)[:30],
-)
+)  # fmt: skip
 def test_another_run_is_refused_before_anything_is_asked_and_left_as_it_is(
     select, server, cases, tmp_path, words, said
 ):
@@ -443,16 +426,7 @@ def test_another_run_is_refused_before_anything_is_asked_and_left_as_it_is(
 
 
 def test_other_cases_through_a_pipe_are_refused_by_their_first(server, tmp_path, cases):
-    where = (
-        "--base-url",
-        server.url,
-        "--model",
-        "stub",
-        "--no-journal",
-        "--quiet",
-        "--out",
-        tmp_path / "run",
-    )
+    where = ("--base-url", server.url, "--model stub --no-journal --quiet --out", tmp_path / "run")
     assert caps("select", "-", *where, stdin=cases.read_text()).returncode == 0
     assert caps("select", "-", *where, stdin=cases.read_text()).returncode == 0
     before = tree(tmp_path / "run")
@@ -464,7 +438,7 @@ def test_other_cases_through_a_pipe_are_refused_by_their_first(server, tmp_path,
 
 @pytest.mark.parametrize("name", ["notes.txt", "selections.jsonl", "run.json", "deep/er.txt", ".hidden"])
 @pytest.mark.parametrize("command", ["select", "bench"])
-def test_a_folder_with_files_of_others_is_refused_and_force_spares_all_that_is_not_ours(
+def test_a_folder_with_files_of_others_is_refused_and_force_spares_them(
     server, cases, tmp_path, command, name
 ):
     out = tmp_path / "mine"
@@ -550,17 +524,7 @@ def test_two_processes_cannot_write_one_folder(select, server, cases, tmp_path):
 
 
 def test_a_lock_ends_with_its_process(server, cases, tmp_path):
-    words = (
-        "select",
-        cases,
-        "--base-url",
-        server.url,
-        "--model",
-        "stub",
-        "--no-journal",
-        "--out",
-        tmp_path / "run",
-    )
+    words = ("select", cases, "--base-url", server.url, "--model stub --no-journal --out", tmp_path / "run")
     process = start(*words)
     wait_until((tmp_path / "run" / "run.json").exists)
     process.kill()
@@ -574,7 +538,7 @@ def test_a_lock_ends_with_its_process(server, cases, tmp_path):
 
 def page_of(tmp_path, count, monkeypatch):
     monkeypatch.setattr(pages, "INLINE_LIMIT", 10)
-    monkeypatch.setattr(pages, "SHARD_SIZE", 5)
+    monkeypatch.setattr(pages, "PART_SIZE", 5)
     return write_page(Page("A page", []), [f'"{i} receipt"' for i in range(count)], tmp_path / "page.html")
 
 
@@ -608,11 +572,11 @@ def test_a_folder_of_an_earlier_page_is_replaced_and_one_with_something_added_is
 
 def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "0.js").write_text("capsShard(0)")
+    (tmp_path / "elsewhere" / "0.js").write_text("capsPart(0)")
     (tmp_path / "page_files").symlink_to("elsewhere")
     with pytest.raises(InputError):
         page_of(tmp_path, 9, monkeypatch)
-    assert (tmp_path / "elsewhere" / "0.js").read_text() == "capsShard(0)"
+    assert (tmp_path / "elsewhere" / "0.js").read_text() == "capsPart(0)"
 
 
 def test_a_page_that_cannot_be_finished_leaves_the_old_page_with_its_parts(tmp_path, monkeypatch):
@@ -689,9 +653,7 @@ def test_a_full_disk_is_one_sentence_for_every_command_that_writes(server, cases
             (
                 "select",
                 cases,
-                "--engine",
-                "batch",
-                "--batch-dir",
+                "--engine batch --batch-dir",
                 disk / "batch",
                 *where,
                 "--journal",
@@ -743,16 +705,7 @@ def test_a_batch_that_goes_on_with_a_full_disk_ends_in_a_sentence(tmp_path):
 def test_standard_output_on_a_full_disk_is_one_sentence(server, cases, tmp_path, words):
     run = tmp_path / "run"
     made = caps(
-        "select",
-        cases,
-        "--base-url",
-        server.url,
-        "--model",
-        "stub",
-        "--journal",
-        tmp_path / "j",
-        "--out",
-        run,
+        "select", cases, f"--base-url {server.url} --model stub --journal", tmp_path / "j", "--out", run
     )
     assert made.returncode == 0, made.stderr
     filled = [word.format(cases=cases, url=server.url, run=run, tmp=tmp_path) for word in words]

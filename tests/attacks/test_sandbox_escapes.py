@@ -14,9 +14,9 @@ import pytest
 from caps.sandbox.base import PYTHON, Limits
 from caps.sandbox.bubblewrap import Bubblewrap, has_filter
 from caps.sandbox.runner import Runner
-from leftovers import processes_with
-from sandboxing import UNHURRIED, case, grade, needs_bubblewrap, run
-from waiting import wait_until
+from support.leftovers import processes_with
+from support.sandboxing import UNHURRIED, case, grade, needs_bubblewrap, run
+from support.waiting import wait_until
 
 pytestmark = needs_bubblewrap
 SMALL = Limits(seconds=20, memory=200 << 20)
@@ -296,9 +296,7 @@ def test_a_program_does_not_outlive_the_process_that_runs_it(tmp_path):
     mark = f"caps-orphaned-{os.getpid()}"
     source = tmp_path / "program.py"
     source.write_text(TAKE_OVER.replace("{mark}", mark))
-    run_it = (
-        "import sys; from pathlib import Path; from sandboxing import run; run(Path(sys.argv[1]).read_text())"
-    )
+    run_it = "import sys; from pathlib import Path; from support.sandboxing import run; run(Path(sys.argv[1]).read_text())"
     runner = subprocess.Popen([sys.executable, "-c", run_it, source], env={**os.environ, "PYTHONPATH": TESTS})
     try:
         wait_until(lambda: processes_with(mark))

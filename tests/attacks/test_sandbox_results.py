@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from caps.core.types import Candidate, Case, Problem
 from caps.findings.programs import BehaviourFinder
-from caps.graders.results import Items, ResultReader, read, read_value
+from caps.graders.results import Items, ResultReader, read, read_value, render
 from caps.sandbox.base import Limits
 from caps.sandbox.inside.plain import (
     DEPTH,
@@ -28,8 +28,9 @@ from caps.sandbox.inside.plain import (
 )
 from caps.sandbox.inside.wire import join_texts, reply_raised, reply_value, split_reply, split_texts
 from caps.testing import ScriptedEndpoint, better_quality_wins
-from sandboxing import UNHURRIED, case, grade, needs_bubblewrap
-from shell import caps, json_lines
+from support.closing import closing
+from support.sandboxing import UNHURRIED, case, grade, needs_bubblewrap
+from support.shell import caps, json_lines
 
 MANY = 450_000  # numbers in a list that takes 3 MB on the way out
 BIG = case([{"input": [MANY], "output": list(range(MANY))}], entry_point="big")
@@ -306,31 +307,29 @@ def test_a_case_of_hostile_programs_can_be_looked_into_and_its_findings_kept(tmp
     json.dumps([fact.cluster for fact in found]).encode("utf-8")
 
 
-def test_a_reader_that_takes_too_long_is_ended_and_the_next_result_is_read():
-    async def play():
-        hasty, patient = ResultReader(seconds=0.3), ResultReader()
-        slow = nulls(ITEMS - 1)
-        try:
-            return await hasty.value(slow), await patient.value(slow), await patient.value(b"7", [7])
-        finally:
-            await hasty.close()
-            await patient.close()
-
-    late, whole, plain = asyncio.run(play())
+async def test_a_reader_that_takes_too_long_is_ended_and_the_next_result_is_read():
+    hasty, patient = ResultReader(seconds=0.3), ResultReader()
+    slow = nulls(ITEMS - 1)
+    try:
+        late, whole, plain = (
+            await hasty.value(slow),
+            await patient.value(slow),
+            await patient.value(b"7", [7]),
+        )
+    finally:
+        await hasty.close()
+        await patient.close()
     assert late.fault.startswith("no reply within")
     assert (whole.fault, plain.same) == ("", True)
 
 
-def test_a_reader_without_memory_says_so_and_the_next_result_is_read():
-    async def play():
-        reader = ResultReader(memory=100 << 20)
-        many = b'["list"' + b',["dict"]' * (ITEMS - 1) + b"]"
-        try:
-            return await reader.value(many), await reader.value(b'["list", 7]', [[7]])
-        finally:
-            await reader.close()
-
-    starved, plain = asyncio.run(play())
+async def test_a_reader_without_memory_says_so_and_the_next_result_is_read():
+    reader = ResultReader(memory=100 << 20)
+    many = b'["list"' + b',["dict"]' * (ITEMS - 1) + b"]"
+    try:
+        starved, plain = await reader.value(many), await reader.value(b'["list", 7]', [[7]])
+    finally:
+        await reader.close()
     assert starved.fault
     assert plain.same
 
@@ -407,6 +406,10 @@ def check(data):
         assert measure(read_value(data)) <= (DEPTH, ITEMS)
     with suppress(UnreadableError):
         decode(data, find=lambda number: number)
+    with suppress(UnreadableError):
+        encoded = encode(decode(data))
+        again = encode(decode(encoded))
+        assert render(read_value(again)) == render(read_value(encoded)), "a value like any other"
 
 
 def measure(value):
@@ -487,10 +490,7 @@ def candidates(codes):
 
 def find(one):
     async def look():
-        finder = BehaviourFinder("bwrap", limits=Limits(seconds=UNHURRIED.seconds))
-        try:
+        async with closing(BehaviourFinder("bwrap", limits=Limits(seconds=UNHURRIED.seconds))) as finder:
             return await finder.find(one)
-        finally:
-            await finder.close()
 
     return asyncio.run(look())

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attacks.raw_endpoint import OK, RawEndpoint, always, answer, chat, chunk
-from batching import BatchServer, answer_files
 from caps.core.errors import AccessError, ModelError, SettingError
 from caps.core.secrets import (
     MASK,
@@ -34,8 +32,11 @@ from caps.models.faults import Retries
 from caps.models.http import HttpModel
 from caps.models.servers import ServersModel
 from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, running, write_cases
-from server.serving import inside
-from shell import caps, json_lines
+from support.batching import BatchServer, answer_files
+from support.closing import closing
+from support.raw_endpoint import OK, RawEndpoint, always, answer, chat, chunk
+from support.serving import inside, served
+from support.shell import caps, json_lines
 
 KEY = "sk-Very/Secret+Key=0123456789abc"
 QUERY, EXTRA, NESTED, PASSWORD = (
@@ -137,11 +138,8 @@ def test_a_key_that_is_a_word_is_taken_out_of_errors_but_not_out_of_answers():
 
 def complete(url, key, **more):
     async def run():
-        model = HttpModel(url, key, retries=ONCE, **more)
-        try:
+        async with closing(HttpModel(url, key, retries=ONCE, **more)) as model:
             return await model.complete(Request((Message("user", "?"),), "m"))
-        finally:
-            await model.close()
 
     return asyncio.run(run())
 
@@ -305,11 +303,8 @@ def test_a_batch_api_repeats_no_key(tmp_path):
     path = tmp_path / "results.jsonl"
 
     async def run(url, work):
-        model = HttpModel(url, KEY, retries=ONCE)
-        try:
+        async with closing(HttpModel(url, KEY, retries=ONCE)) as model:
             return await work(BatchApi(model, "m", retries=ONCE))
-        finally:
-            await model.close()
 
     for form in encodings(KEY).values():
         body = form * 3
@@ -327,11 +322,8 @@ def test_a_batch_api_repeats_no_key(tmp_path):
 
 def test_a_redirect_of_results_carries_no_credential_to_another_host(tmp_path):
     async def run(url, **settings):
-        model = HttpModel(url, retries=ONCE, **settings)
-        try:
+        async with closing(HttpModel(url, retries=ONCE, **settings)) as model:
             await BatchApi(model, "m", retries=ONCE).download("f", tmp_path / "results.jsonl")
-        finally:
-            await model.close()
 
     with RawEndpoint(always(lambda: answer(b"{}"))) as other:
         elsewhere = other.url.replace("127.0.0.1", "localhost").encode()
@@ -520,15 +512,12 @@ def test_a_stream_that_is_passed_on_has_the_key_neither_in_a_part_nor_across_two
         assert got.body == body.replace(KEY.encode(), MASK.encode())
 
 
-def test_a_selected_answer_has_the_key_in_no_field():
-    async def work(server):
+async def test_a_selected_answer_has_the_key_in_no_field():
+    said_so = Reply(f"It is 4, {KEY}", message={"tool_calls": None, "note": KEY}, more={"id": KEY})
+    async with ScriptedEndpoint([said_so]) as upstream, served(upstream.url, key=KEY, prompts=True) as server:
         whole = await server(body=asked(caps={"n": 2, "strategy": "majority"}))
         stream = await server(body=asked(stream=True, caps={"n": 2, "strategy": "majority"}))
-        return [whole, stream], server.log.getvalue()
-
-    said_so = Reply(f"It is 4, {KEY}", message={"tool_calls": None, "note": KEY}, more={"id": KEY})
-    with ScriptedEndpoint([said_so]) as upstream:
-        answers, log = inside(upstream.url, work, key=KEY, prompts=True)
+        answers, log = [whole, stream], server.log.getvalue()
     assert [one.status for one in answers] == [200, 200]
     assert MASK.encode() in answers[0].body
     assert not leaks(b"".join(one.body for one in answers) + log.encode())

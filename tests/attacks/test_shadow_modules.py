@@ -15,9 +15,9 @@ import pytest
 from caps.child_python import isolated
 from caps.cli.main import COMMANDS
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins
-from sandboxing import why_not
-from shell import CAPS, clean, installed
-from waiting import PATIENCE
+from support.sandboxing import why_not
+from support.shell import CAPS, clean, installed
+from support.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[2]
 #: A module that says that it was imported, and then is of no use.

@@ -18,9 +18,9 @@ from caps.datasets.case_files import parse_case, write_case
 from caps.reports.console import table
 from caps.server.telemetry import JsonLog
 from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
-from sandboxing import needs_bubblewrap
-from shell import caps, json_lines
-from waiting import PATIENCE
+from support.sandboxing import needs_bubblewrap
+from support.shell import caps, json_lines
+from support.waiting import PATIENCE
 
 ESCAPES = {
     "colour": "\x1b[31mred",
@@ -143,9 +143,7 @@ def test_caps_grade_prints_nothing_a_terminal_would_obey(cases):
     assert first["candidates"][1]["text"].startswith(ALL)
 
 
-def test_select_sample_solve_plan_import_export_and_dry_runs_print_nothing_a_terminal_would_obey(
-    cases, server, tmp_path
-):
+def test_no_command_prints_what_a_terminal_would_obey(cases, server, tmp_path):
     where = ("--base-url", server.url, "--model", "stub", "--no-journal")
     run = tmp_path / "run"
     commands = [
@@ -247,16 +245,8 @@ def on_a_terminal(*words):
 
 
 SAFE_STYLES = (
-    "\x1b[0m",
-    "\x1b[1m",
-    "\x1b[2m",
-    "\x1b[3m",
-    "\x1b[?25l",
-    "\x1b[?25h",
-    "\x1b[2K",
-    "\x1b[1A",
-    "\r",
-)
+    "\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[3m", "\x1b[?25l", "\x1b[?25h", "\x1b[2K", "\x1b[1A", "\r",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

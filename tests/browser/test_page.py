@@ -31,7 +31,7 @@ from caps.studies.metrics import Figure
 from caps.studies.simulation import PoolModel, generated_pools
 from caps.studies.tables import Cell, Table
 from caps.testing import QUALITY, case_line, spread
-from running import by_quality, run_cases
+from support.running import by_quality, run_cases
 
 CHROMIUM = Path("/usr/bin/chromium")
 pytestmark = [
@@ -48,7 +48,7 @@ PLACES = (
     ("study.html", "#"),
 )
 HOSTILE_NAME = "b<img src=x onerror=alert(1)>"
-OWN = ("file:", "data:image/svg+xml", "blob:")  # data and blobs are made by the page, to save a picture
+OWN = ("file:", "blob:")  # blobs are made by the page, to save a table
 HOSTILE = "<script>document.title='owned'</script></style></script><img src=x onerror=alert(1)>\u202egnihsif\u2066 javascript:alert(1)"
 
 
@@ -137,6 +137,10 @@ def visit(browser, folder):
         page.on("request", lambda request: request.url.startswith(OWN) or troubles.append(request.url))
         file, mark, place = name.partition("#")
         page.goto((folder / file).as_uri() + mark + place)
+        if more.get("java_script_enabled", True):
+            page.locator("html[data-ready]").wait_for(state="attached")
+        if place.startswith("case="):
+            page.locator("article, #no-case").first.wait_for()
         return page
 
     yield open_page
@@ -211,15 +215,16 @@ def test_a_receipt_opens_a_game_shows_the_prompt_and_back_leads_home(visit):
     page.get_by_role("link", name="case 1").click()
     page.locator("h1", has_text="Case case 1").wait_for()
     assert not page.locator("#overview").is_visible()
-    page.locator("svg [data-game='2']").click()
+    page.locator(".bracket [data-game='2']").click()
     game = page.locator("#g2")
     assert game.get_attribute("open") is not None
-    game.get_by_text("Prompt", exact=True).click()
-    prompt, answer = text_of(game.locator(".fold pre")), text_of(game.locator(".reply"))
+    game.get_by_text("Prompt and reply", exact=True).click()
+    prompt, reply = (text_of(game.locator(".fold pre").nth(place)) for place in (0, 1))
     assert len(QUALITY.findall(prompt)) == 2
-    assert "<winner>" in answer
+    assert "<winner>" in reply
+    assert "<winner>" not in text_of(game.locator(".reply"))
     assert "this is what was sent" in game.inner_text()
-    page.locator("svg [data-game='15']").first.press("Enter")
+    page.locator(".bracket [data-game='15']").first.press("Enter")
     assert page.locator("details.game[open]").count() == 2
     page.go_back()
     page.locator("#overview").wait_for()
@@ -233,7 +238,7 @@ def test_hostile_words_are_shown_as_words(visit):
     shown = text_of(page.locator("article .problem .rich"))
     assert "<script>document.title='owned'</script></style>" in shown
     assert "⟦U+202E⟧gnihsif⟦U+2066⟧ javascript:alert(1)" in shown
-    page.locator("svg [data-game]").first.click()
+    page.locator(".bracket [data-game]").first.click()
     assert "onerror=alert(1)" in text_of(page.locator("details.game[open] .reply"))
     assert page.title() == "run · caps report"
     assert page.locator("article script, article img, article style").count() == 0
@@ -242,7 +247,7 @@ def test_hostile_words_are_shown_as_words(visit):
 def test_receipts_of_a_large_run_come_from_the_folder_beside_it(visit):
     page = visit("large.html")
     page.get_by_role("link", name="case 2").click()
-    page.locator("svg.bracket").wait_for()
+    page.locator(".bracket").wait_for()
     assert page.locator("details.game").count() > 10
 
 
@@ -258,10 +263,10 @@ def test_the_theme_switches_and_a_phone_needs_no_sideways_scrolling(visit):
 
 def test_one_case_is_readable_with_scripts_off(visit):
     page = visit("case.html", java_script_enabled=False)
-    assert page.locator("svg.bracket [data-game]").count() >= 12
+    assert page.locator(".bracket [data-game]").count() >= 12
     page.locator("#g1 > summary").click()
-    page.locator("#g1").get_by_text("Prompt", exact=True).click()
-    assert len(QUALITY.findall(page.locator("#g1 .fold pre").inner_text())) == 2
+    page.locator("#g1").get_by_text("Prompt and reply", exact=True).click()
+    assert len(QUALITY.findall(page.locator("#g1 .fold pre").first.inner_text())) == 2
 
 
 def test_compared_runs_are_searched_filtered_and_opened_side_by_side(visit):
@@ -278,7 +283,7 @@ def test_compared_runs_are_searched_filtered_and_opened_side_by_side(visit):
     page.locator("#g2[open]").wait_for()
     articles = page.locator("#receipt article")
     assert articles.locator(".run-name").all_inner_texts() == ["Run run", f"Run {HOSTILE_NAME}"]
-    assert articles.locator("svg.drawing").count() == 2
+    assert articles.locator("svg.level").count() >= 2
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert articles.locator(".problem:visible").count() == 1  # the same for all runs
@@ -304,7 +309,7 @@ def test_the_live_page_waits_shows_how_far_the_run_is_and_then_its_cases(folder,
         for name in ("rulings.jsonl", "selections.jsonl", "run.json"):
             shutil.copy(folder / "run" / name, out / name)
         page.get_by_role("link", name="case 1").click()
-        page.locator("svg.bracket").wait_for()
+        page.locator(".bracket").wait_for()
         assert page.evaluate(CONTRAST) == []
         assert page.title() == "live · caps report"
     assert troubles == []

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from caps.cli.main import make_app
 from caps.core.errors import CapsError
 from caps.testing import ScriptedEndpoint, better_quality_wins
-from shell import caps
+from support.shell import caps
 
 
 @pytest.fixture

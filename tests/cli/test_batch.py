@@ -7,7 +7,10 @@ import signal
 
 import pytest
 
-from batching import (
+from caps.core.errors import BatchWaitingError, SettingError, UnreadableJudgeError
+from caps.files import FolderLock
+from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, case_line, spread, write_cases
+from support.batching import (
     DROPPED,
     EXPIRED,
     GARBAGE,
@@ -18,12 +21,9 @@ from batching import (
     select_in_batches,
     to_the_end,
 )
-from caps.core.errors import BatchWaitingError, SettingError, UnreadableJudgeError
-from caps.files import FolderLock
-from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, case_line, spread, write_cases
-from running import run_here
-from shell import caps, start
-from waiting import wait_until
+from support.running import run_here
+from support.shell import caps, start
+from support.waiting import wait_until
 
 TOO_LONG = Status(400, {"error": {"message": "exceeds the context length"}})
 CAPS = ("--strategy", "caps", "--hard-evidence", "off")

@@ -10,9 +10,9 @@ from caps.config import RunConfig
 from caps.core.errors import SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.judging.profiles import read_profile
-from caps.runner import Runner
+from caps.session.resolve import resolve
 from caps.testing import ScriptedEndpoint, better_quality_wins
-from shell import caps
+from support.shell import caps
 
 
 def write_votes(path, count, *, labels=True):
@@ -50,9 +50,7 @@ def select(server, tmp_path):
     return run
 
 
-def test_the_first_cases_are_asked_about_once_and_a_run_resumes_and_replays_with_the_same_profile(
-    select, server, tmp_path
-):
+def test_the_first_cases_are_asked_once_and_resume_and_replay_use_that_profile(select, server, tmp_path):
     cases, out = write_votes(tmp_path / "cases.jsonl", 14), tmp_path / "run"
     words = ("--calibrate", 12, "--set", "e1_high=0.6", "--out", out)
     piped = select(*words, cases="-", stdin=cases.read_text())
@@ -86,9 +84,7 @@ def test_without_labels_nothing_is_asked_for_it_and_a_line_says_what_it_needs(se
     assert "calibration" not in {line["stage"] for line in made["summary"]["by_stage"]}
 
 
-def test_a_budget_in_all_holds_for_both_steps_and_nothing_is_learnt_from_half_the_answers(
-    select, server, tmp_path
-):
+def test_a_total_budget_covers_both_steps_and_partial_answers_teach_nothing(select, server, tmp_path):
     cases, limit = write_votes(tmp_path / "cases.jsonl", 12), 20_000
     done = select(
         "--calibrate", 12, "--budget-total-tokens", limit, "--max-connections", 2, "--out", tmp_path / "run",
@@ -103,7 +99,9 @@ def test_a_budget_in_all_holds_for_both_steps_and_nothing_is_learnt_from_half_th
 
 
 def calibrating(count=20, name="posterior", journal="j", **settings):
-    return Calibrator(Runner(RunConfig(calibrate=count, strategy=name, journal=journal, **settings)))
+    return Calibrator(
+        resolve(RunConfig(calibrate=count, strategy=name, journal=journal, **settings), offline=True)
+    )
 
 
 @pytest.mark.parametrize("count", [3, 5000])

@@ -3,9 +3,9 @@ import json
 import pytest
 
 from caps import __version__
-from playing import ALL
-from running import run_here
-from shell import caps, caps_json
+from support.playing import ALL
+from support.running import run_here
+from support.shell import caps, caps_json
 
 
 def test_plan_prints_every_strategy_with_calls_depth_and_share():
@@ -92,40 +92,3 @@ def test_a_simulated_demo_draws_a_bracket_and_names_the_winner():
 def test_colour_is_off_when_asked():
     assert "\x1b[" in caps("demo", "--simulated", FORCE_COLOR="1").stdout
     assert "\x1b[3" not in caps("demo", "--simulated", NO_COLOR="1").stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("plan", "--strategy", "cap"), ["no strategy is called 'cap'", "did you mean 'caps'"]),
-        (("plan", "--strategy", "caps", "--set", "finalists=0"), ["finalists", "0", "at least 1"]),
-        (("plan", "--strategy", "caps", "--set", "rescue_margin=-1"), ["rescue_margin", "-1", "at least 0"]),
-        (("plan", "--strategy", "caps", "--set", "rescue=never"), ["rescue", "never", "none, paper, signed"]),
-        (("plan", "--strategy", "caps", "--set", "colour=red"), ["no field 'colour'", "finalists"]),
-        (("plan", "--strategy", "caps", "--set", "finalists"), ["--set 'finalists'", "name=value"]),
-        (("plan", "--set", "finalists=3"), ["--set needs --strategy"]),
-        (("plan", "--finalists", "0"), ["finalists = 0", "at least 1"]),
-        (("plan", "--rho", "0.01"), ["rho = 0.01", "0.059 to 1"]),
-        (("plan", "--pool", "0"), ["--pool"]),
-        (("simulate", "--judge", "75"), ["--judge '75'", "60, 70, 80, 90"]),
-        (("simulate", "--accuracy", "1.2"), ["accuracy = 1.2", "0.999"]),
-        (("simulate", "--strategies", "caps,nope"), ["no strategy is called 'nope'"]),
-        (("simulate", "--strategies", ","), ["--strategies"]),
-        (("simulate", "--kind", "prose"), ["kind = 'prose'", "code, math"]),
-        (("simulate", "--cases", "nowhere.jsonl"), ["nowhere.jsonl", "No such file"]),
-        (
-            ("simulate", "--problems", "20", "--strategies", "caps", "--html", "/nowhere/x.html"),
-            ["/nowhere/x.html"],
-        ),
-        (("list", "strategies", "nope"), ["no strategy is called 'nope'"]),
-        (("frobnicate",), ["frobnicate"]),
-    ],
-)
-def test_a_mistake_is_named_and_exits_2_without_a_traceback(words, said):
-    done = caps(*words)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    flat = " ".join(done.stderr.split())
-    for part in said:
-        assert part in flat

@@ -8,7 +8,6 @@ import pytest
 
 import caps as library
 from caps import Level, Pairing
-from caps.building import load_templates, make_prepare
 from caps.core.errors import BusyError, GarbledError, TimedOutError
 from caps.core.types import Usage
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
@@ -16,8 +15,10 @@ from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.judging.payment import USUAL_REPLY
 from caps.models.http import HttpModel
 from caps.models.scripted import ScriptedModel
+from caps.session.parts import load_templates, make_prepare
 from caps.testing import Hang, Raw, Reply, ScriptedEndpoint, cases, write_cases
-from shell import caps, json_lines
+from support.closing import closing
+from support.shell import caps, json_lines
 
 PAIR = Pairing(0, 1, Level.FULL)
 GOOD = "Read.\n<winner>B</winner>\n<confidence>HIGH</confidence>"
@@ -122,14 +123,11 @@ def test_calls_that_a_deadline_cancels_are_estimated_and_marked(tmp_path):
 
 
 @pytest.mark.parametrize("error", [TimedOutError, GarbledError])
-def test_a_call_whose_replies_were_lost_is_estimated_for_every_request(error):
+async def test_a_call_whose_replies_were_lost_is_estimated_for_every_request(error):
     model = ScriptedModel([GOOD, error("lost", attempts=3)])
     judge, prepared = judge_with(model), make_prepare()(cases(1)[0])
 
-    async def ask():
-        return await judge.rule(prepared, PAIR), await judge.rule(prepared, Pairing(1, 2, Level.FULL))
-
-    readable, lost = asyncio.run(ask())
+    readable, lost = await judge.rule(prepared, PAIR), await judge.rule(prepared, Pairing(1, 2, Level.FULL))
     (attempt,) = lost.attempts
     prompt = len(model.requests[1].messages[0].content)
     assert attempt.usage.estimated
@@ -176,18 +174,12 @@ def test_a_lost_sample_is_estimated(tmp_path):
     assert "tokens: about" in done.stderr
 
 
-def test_a_judge_at_an_endpoint_that_hangs_is_estimated_at_its_deadline():
-    async def ask(url):
-        model = HttpModel(url)
-        try:
+async def test_a_judge_at_an_endpoint_that_hangs_is_estimated_at_its_deadline():
+    with ScriptedEndpoint([Hang()]) as server:
+        async with closing(HttpModel(server.url)) as model:
             deadline = asyncio.get_running_loop().time() + 0.5
             budget = CaseBudget(BudgetLimits(), None, RunBudget(BudgetLimits(), None), deadline=deadline)
-            return await judge_with(model).rule(make_prepare()(cases(1)[0]), PAIR, budget)
-        finally:
-            await model.close()
-
-    with ScriptedEndpoint([Hang()]) as server:
-        ruling = asyncio.run(ask(server.url))
+            ruling = await judge_with(model).rule(make_prepare()(cases(1)[0]), PAIR, budget)
     (attempt,) = ruling.attempts
     assert ruling.unanswered == "time"
     assert attempt.usage.estimated

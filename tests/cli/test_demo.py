@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins
-from shell import caps, json_lines
+from support.shell import caps, json_lines
 
 
 def longer_wins(body, number=0):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from caps.testing import ScriptedEndpoint, better_quality_wins, case_line, write_cases
-from shell import caps, caps_json
+from support.shell import caps, caps_json
 
 TOY = '''
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def test_a_judge_that_is_right_is_told_and_its_profile_goes_on_to_a_strategy(ser
     assert (kept["model"], kept["counts"]["pairs"], kept["assumed"]) == (
         "m",
         20,
-        ["order_errors", "rated", "rating_spread", "repeats", "shared"],
+        [],
     )
     assert kept["intervals"]["E2"]["accuracy"] == [1, kept["intervals"]["E2"]["accuracy"][1], 1]
     assert set(kept["intervals"]["E1"]) >= {"accuracy", "first_slot", "flips", "high"}
@@ -105,18 +105,23 @@ def test_simulated_judges_are_compared_too():
 
 
 def test_a_judge_is_diagnosed_from_recorded_verdicts(tmp_path):
-    pools = tmp_path / "pools.jsonl"
-    verdicts = {"gpt": [[0, 1, 1], [1, 0, 2]], "other": [[0, 1, 1], [1, 0, 1]]}
-    lines = []
+    cases, recorded = tmp_path / "cases.jsonl", tmp_path / "verdicts.jsonl"
+    verdicts = {"gpt": {(0, 1): "A", (1, 0): "B"}, "other": {(0, 1): "A", (1, 0): "A"}}
+    case_lines, verdict_lines = [], []
     for number in range(40):
         candidates = [
             {"text": f"right {number}", "correct": True},
             {"text": f"wrong {number}", "correct": False},
         ]
-        row = {"id": f"q{number}", "problem": "?", "candidates": candidates, "verdicts": verdicts}
-        lines.append(json.dumps(row))
-    pools.write_text("\n".join(lines) + "\n")
-    words = ("diagnose", pools, "--recorded", pools, "--no-stop", "--contests", "10", "--quiet")
+        case_lines.append(json.dumps({"id": f"q{number}", "problem": "?", "candidates": candidates}))
+        verdict_lines += [
+            json.dumps({"case": f"q{number}", "judge": judge, "shown": shown, "verdict": verdict})
+            for judge, given in verdicts.items()
+            for shown, verdict in given.items()
+        ]
+    cases.write_text("\n".join(case_lines) + "\n")
+    recorded.write_text("\n".join(verdict_lines) + "\n")
+    words = ("diagnose", cases, "--recorded", recorded, "--no-stop", "--contests", "10", "--quiet")
     found = caps_json(*words, "--recorded-judge", "gpt")
     assert found["judge"]["model"] == "gpt"
     assert found["levels"]["E2"]["accuracy"]["value"] == 1

@@ -1,7 +1,7 @@
 import json
 
-from sandboxing import needs_bubblewrap
-from shell import caps
+from support.sandboxing import needs_bubblewrap
+from support.shell import caps
 
 MATH = {
     "id": "half",

@@ -10,7 +10,7 @@ from caps.cli.help import ADVANCED, FILES, PANELS
 from caps.cli.main import COMMANDS, make_app
 from caps.config import options
 from caps.registry import STRATEGIES
-from shell import caps, installed
+from support.shell import caps, installed
 
 CONFIGURED = ("select", "solve", "sample", "diagnose", "bench", "serve", "plan", "simulate")
 
@@ -34,7 +34,7 @@ def test_the_summary_of_a_command_is_the_first_line_of_its_help(name):
 
 def test_the_overview_loads_no_command():
     script = "import sys; sys.argv = ['caps', '--help']\nfrom caps.cli.main import main\n"
-    script += "try: main()\nfinally: print([name for name in sys.modules if name.startswith('caps.runner')])"
+    script += "try: main()\nfinally: print([name for name in sys.modules if name.startswith('caps.session')])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.endswith("[]\n"), done.stdout + done.stderr
 

@@ -7,11 +7,11 @@ import pytest
 
 from caps.cli.main import COMMANDS
 from caps.testing import ScriptedEndpoint, write_cases
-from cli.generating import answering
-from logs import lm_eval, write
-from models.reward_server import RewardServer
-from running import run_cases
-from shell import installed
+from support.generating import answering
+from support.logs import lm_eval, write
+from support.reward_server import RewardServer
+from support.running import run_cases
+from support.shell import installed
 
 STUDY = """
 title = "A study"

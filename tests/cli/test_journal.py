@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from caps.cli.main import make_app
 from caps.journal.maintenance import read_stats
 from caps.testing import ScriptedEndpoint, better_quality_wins, write_cases
-from shell import CAPS, caps, caps_json
-from waiting import PATIENCE
+from support.shell import CAPS, caps, caps_json
+from support.waiting import PATIENCE
 
 WORDS = b"Both were read."
 
@@ -105,7 +105,7 @@ def test_stats_are_figures_by_model(path, original):
     assert told["tokens"]["read"] == sum(row["tokens"]["read"] for row in told["models"])
 
 
-def test_stats_are_a_table_for_people_and_the_journal_may_be_named_by_the_environment(path):
+def test_stats_are_a_table_and_the_environment_may_name_the_journal(path):
     said = journal("stats", CAPS_JOURNAL=str(path), COLUMNS="200").stdout
     for words in (str(path), "version 2", "tokens written", "stub"):
         assert words in said

@@ -1,25 +1,17 @@
 """Recorded verdicts at the command line: from a run to a file, and from the file to the same choices."""
 
 import json
+from itertools import permutations
 
 import pytest
-from typer.testing import CliRunner
 
 import caps
-from caps.cli.main import make_app
-from caps.core.errors import InputError, SettingError
+from caps.core.errors import SettingError
 from caps.datasets.imports import open_cases
 from caps.testing import write_cases
-from running import run_cases
+from support.running import run_cases, run_here
 
 STRATEGIES = ("caps-r", "posterior", "v1-infer", "pointwise", "listwise", "knockout")
-
-
-def run(*words):
-    done = CliRunner().invoke(make_app(), [str(word) for word in words])
-    if isinstance(done.exception, InputError | SettingError):
-        raise done.exception
-    return done
 
 
 def lines(text):
@@ -32,7 +24,7 @@ def exported(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     cases = write_cases(folder / "cases.jsonl", 4, 6)
     out = run_cases(cases, folder / "out", strategy=request.param)
-    done = run("export", out, "--verdicts", "-o", folder / "verdicts.jsonl")
+    done = run_here("export", out, "--verdicts", "-o", folder / "verdicts.jsonl")
     assert done.exit_code == 0, done.output
     return folder, request.param
 
@@ -41,7 +33,7 @@ def test_a_run_its_verdicts_and_a_recorded_judge_choose_alike_without_an_endpoin
     folder, strategy = exported
     before = lines((folder / "out" / "selections.jsonl").read_text())
     words = ("--strategy", strategy, "--seed", 7, "--hard-evidence", "off", "--no-journal", "--json")
-    done = run("select", folder / "cases.jsonl", "--recorded", folder / "verdicts.jsonl", *words)
+    done = run_here("select", folder / "cases.jsonl", "--recorded", folder / "verdicts.jsonl", *words)
     assert done.exit_code == 0, done.output
     after = lines(done.stdout)
     for was, now in zip(before, after, strict=True):
@@ -72,7 +64,7 @@ def cascade(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cascade")
     cases = write_cases(folder / "cases.jsonl", 3, 6)
     run_cases(cases, folder / "out", strategy="caps-r")
-    assert run("export", folder / "out", "--verdicts", "-o", folder / "verdicts.jsonl").exit_code == 0
+    assert run_here("export", folder / "out", "--verdicts", "-o", folder / "verdicts.jsonl").exit_code == 0
     return folder
 
 
@@ -90,7 +82,7 @@ def test_an_exported_line_holds_all_that_is_needed(cascade):
         "output",
     } <= first.keys()
     assert first["judge"] == "scripted"
-    named = run("export", cascade / "out", "--format", "verdicts", "--judge-name", "my judge")
+    named = run_here("export", cascade / "out", "--format", "verdicts", "--judge-name", "my judge")
     assert {line["judge"] for line in lines(named.stdout)} == {"my judge"}
 
 
@@ -100,20 +92,19 @@ def test_a_recorded_run_is_reported_and_continued_as_any_other(cascade, tmp_path
         cascade / "cases.jsonl",
         "--recorded",
         cascade / "verdicts.jsonl",
-        "--strategy",
-        "v1-infer",
+        "--strategy v1-infer",
     )
     words = (*words, "--journal", tmp_path / "j.sqlite", "--out", tmp_path / "out", "--seed", 7, "--limit", 1)
-    done = run(*words)
+    done = run_here(*words)
     assert done.exit_code == 3, done.output
     config = json.loads((tmp_path / "out" / "run.json").read_text())["config"]
     assert config["recorded"] == str((cascade / "verdicts.jsonl").resolve())
     assert config["recorded_judge"] == "scripted"
     rulings = lines((tmp_path / "out" / "rulings.jsonl").read_text())
     assert any("no confidence" in line.get("substituted", ()) for line in rulings)
-    assert run("report", tmp_path / "out", "-o", tmp_path / "page.html").exit_code == 0
-    assert run("replay", tmp_path / "out").exit_code == 0, "it chooses the same again"
-    again = lines(run("export", tmp_path / "out", "--verdicts").stdout)
+    assert run_here("report", tmp_path / "out", "-o", tmp_path / "page.html").exit_code == 0
+    assert run_here("replay", tmp_path / "out").exit_code == 0, "it chooses the same again"
+    again = lines(run_here("export", tmp_path / "out", "--verdicts").stdout)
     assert not any("no confidence" in line.get("substituted", ()) for line in again)
     exact = [line for line in rulings if "substituted" not in line and "ratings" in line]
     assert len(again) == len(exact), "what was substituted is not passed on as recorded"
@@ -122,7 +113,7 @@ def test_a_recorded_run_is_reported_and_continued_as_any_other(cascade, tmp_path
 def test_candidates_that_changed_since_are_not_answered(cascade, tmp_path):
     changed = tmp_path / "changed.jsonl"
     changed.write_text((cascade / "cases.jsonl").read_text().replace("I reckon", "I guess"))
-    done = run(
+    done = run_here(
         "select", changed, "--recorded", cascade / "verdicts.jsonl", "--strategy", "caps-r", "--no-journal"
     )
     assert done.exit_code == 1
@@ -137,7 +128,7 @@ def test_verdicts_are_exported_without_the_cases_too(cascade, tmp_path):
             (moved / one.name).write_bytes(one.read_bytes())
     file = json.loads((moved / "run.json").read_text())
     (moved / "run.json").write_text(json.dumps({**file, "cases": str(tmp_path / "gone.jsonl")}))
-    done = run("export", moved, "--verdicts")
+    done = run_here("export", moved, "--verdicts")
     assert "without digests of the texts" in done.stderr
     assert not any("texts" in line for line in lines(done.stdout))
 
@@ -145,7 +136,7 @@ def test_verdicts_are_exported_without_the_cases_too(cascade, tmp_path):
 def test_files_of_verdicts_are_checked_and_put_together(cascade, tmp_path):
     other = tmp_path / "other.jsonl"
     other.write_text('{"case": "case 0", "judge": "b", "shown": [0, 1], "verdict": "A"}\n{"case": 1}\n')
-    done = run("import", cascade / "verdicts.jsonl", other, other, "--verdicts", tmp_path / "all.jsonl")
+    done = run_here("import", cascade / "verdicts.jsonl", other, other, "--verdicts", tmp_path / "all.jsonl")
     assert done.exit_code == 1
     assert "other.jsonl:2: shown: is missing" in done.stderr
     assert "answers of scripted, b, written to" in done.stderr
@@ -154,36 +145,21 @@ def test_files_of_verdicts_are_checked_and_put_together(cascade, tmp_path):
     assert len(rows) == 1 + len(lines((cascade / "verdicts.jsonl").read_text()))
 
 
-def test_a_file_of_pools_becomes_cases_and_verdicts(tmp_path):
-    pools = tmp_path / "pools.jsonl"
-    row = {"id": "p", "candidates": [{"grade": 1}, {"grade": 3}], "verdicts": {"j": [[0, 1, 2], [1, 0, 1]]}}
-    pools.write_text(json.dumps(row) + "\n")
-    done = run("import", pools, "-o", tmp_path / "cases.jsonl", "--verdicts", tmp_path / "v.jsonl")
-    assert done.exit_code == 0, done.output
-    (case,) = lines((tmp_path / "cases.jsonl").read_text())
-    assert [one["grade"] for one in case["candidates"]] == [1, 3]
-    words = ("--strategy", "caps", "--no-journal", "--json")
-    by_parts = run("select", tmp_path / "cases.jsonl", "--recorded", tmp_path / "v.jsonl", *words)
-    by_pools = run("select", pools, "--recorded", pools, *words)
-    assert json.loads(by_parts.stdout) == json.loads(by_pools.stdout)
-    assert json.loads(by_parts.stdout)["winner"] == 1
-
-
 def test_simulate_plays_strategies_on_recorded_verdicts(cascade):
     words = ("simulate", "--recorded", cascade / "verdicts.jsonl", "--cases", cascade / "cases.jsonl")
-    told = json.loads(run(*words, "--strategies", "caps-r,v1-infer,pointwise", "--json").stdout)
+    told = json.loads(run_here(*words, "--strategies", "caps-r,v1-infer,pointwise", "--json").stdout)
     assert told["recorded"]["judge"] == "scripted"
     assert [row["strategy"] for row in told["strategies"]] == ["caps-r", "v1-infer"]
     assert "simulated" not in told
     row = told["strategies"][1]
     asks = sum(row["calls"].values()) * row["problems"]
     assert row["substituted"]["no confidence"] + row["unanswered"]["not recorded"] == pytest.approx(asks)
-    done = run(*words, "--strategies", "caps-r,pointwise")
+    done = run_here(*words, "--strategies", "caps-r,pointwise")
     assert "left out: pointwise asks for what is not recorded" in done.stderr
     assert "An ask is answered with what was" in done.stdout
     assert "caps-r, " in done.stdout
     with pytest.raises(SettingError, match="--recorded-judge needs --recorded"):
-        run("simulate", "--recorded-judge", "x")
+        run_here("simulate", "--recorded-judge", "x")
 
 
 STUDY = """
@@ -193,8 +169,8 @@ seeds = [1, 2, 3]
 hard_evidence = "off"
 [[suites]]
 name = "gpt"
-cases = "pools.jsonl"
-recorded = "pools.jsonl"
+cases = "cases.jsonl"
+recorded = "verdicts.jsonl"
 recorded_judge = "gpt"
 shuffle = true
 [[strategies]]
@@ -218,15 +194,21 @@ def test_a_study_on_recorded_verdicts_tells_grades_the_rule_and_the_counts(tmp_p
     (tmp_path / "study.toml").write_text(STUDY)
     data = tmp_path / "data"
     data.mkdir()
-    rows = []
+    cases, verdicts = [], [{"case": "0", "judge": "b", "shown": [0, 1], "verdict": "A"}]
     for number in range(8):
         grades = [number % 3, 3, number % 2]
-        pairs = [[a, b, 1 if grades[a] > grades[b] else 2] for a in range(3) for b in range(3) if a != b]
-        candidates = [{"grade": grade} for grade in grades]
-        rows.append({"id": str(number), "candidates": candidates, "verdicts": {"gpt": pairs, "b": []}})
-    (data / "pools.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        candidates = [
+            {"text": f"{number}: {place}", "grade": grade, "correct": grade == 3}
+            for place, grade in enumerate(grades)
+        ]
+        cases.append({"id": str(number), "problem": "?", "candidates": candidates})
+        for shown in permutations(range(3), 2):
+            better = "A" if grades[shown[0]] > grades[shown[1]] else "B"
+            verdicts.append({"case": str(number), "judge": "gpt", "shown": shown, "verdict": better})
+    (data / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in cases))
+    (data / "verdicts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in verdicts))
     words = ("bench", tmp_path / "study.toml", "--data", data, "--out", tmp_path / "out", "--json")
-    done = run(*words)
+    done = run_here(*words)
     assert done.exit_code == 0, done.output
     (table,) = json.loads(done.stdout)["tables"]
     found = {(row["row"], row["column"]): row["ours"] for row in table["figures"]}
@@ -238,4 +220,4 @@ def test_a_study_on_recorded_verdicts_tells_grades_the_rule_and_the_counts(tmp_p
     assert any(note.startswith("Recorded verdicts. An ask is answered") for note in table["notes"])
     (counted,) = (note for note in table["notes"] if note.startswith("all pairs, "))
     assert "no confidence" in counted
-    assert json.loads(run(*words).stdout)["tables"] == [table], "nothing is played twice"
+    assert json.loads(run_here(*words).stdout)["tables"] == [table], "nothing is played twice"

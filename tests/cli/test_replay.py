@@ -4,7 +4,7 @@ from zlib import crc32
 import pytest
 
 from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, write_cases
-from shell import caps
+from support.shell import caps
 
 
 @pytest.fixture
@@ -77,16 +77,7 @@ def test_what_went_unanswered_stays_unanswered(tmp_path):
     cases, out = write_cases(tmp_path / "cases.jsonl", 8), tmp_path / "run"
     with ScriptedEndpoint(picky) as server:
         done = caps(
-            "select",
-            cases,
-            "--model",
-            "m",
-            "--base-url",
-            server.url,
-            "--journal",
-            tmp_path / "j",
-            "--out",
-            out,
+            "select", cases, f"--model m --base-url {server.url} --journal", tmp_path / "j", "--out", out
         )
     assert done.returncode == 3
     again = caps("replay", out)

@@ -7,9 +7,9 @@ import pytest
 
 from caps.core.errors import CapsError
 from caps.testing import Reply, ScriptedEndpoint, Status
-from cli.generating import answering
-from shell import caps, start
-from waiting import wait_until
+from support.generating import answering
+from support.shell import caps, start
+from support.waiting import wait_until
 
 
 @pytest.fixture
@@ -62,16 +62,7 @@ def test_bad_lines_and_failed_samples_are_named_and_the_good_ones_delivered(tmp_
 
     with ScriptedEndpoint(reply) as server:
         done = caps(
-            "sample",
-            path,
-            "-n",
-            2,
-            "--base-url",
-            server.url,
-            "--model",
-            "m",
-            "--journal",
-            tmp_path / "j.sqlite",
+            "sample", path, f"-n 2 --base-url {server.url} --model m --journal", tmp_path / "j.sqlite"
         )
     assert done.returncode == 1
     assert [(case["id"], len(case["candidates"])) for case in lines(done.stdout)] == [("a", 2), ("b", 1)]
@@ -141,9 +132,7 @@ def test_standard_input_gzip_limit_and_log_probabilities(invoke, server, tmp_pat
         invoke("sample", tmp_path / "p.jsonl", "--logprobs")
 
 
-def test_recursive_aggregation_with_a_fitness_judges_between_loops_and_shows_every_step(
-    invoke, server, tmp_path
-):
+def test_recursive_aggregation_judges_between_loops_and_shows_every_step(invoke, server, tmp_path):
     problems = write_problems(tmp_path / "p.jsonl", 1, answer="1")
     done = invoke(
         "sample", problems, "-n", 4, "--method", "rsa", "--set", "loops=2", "--set", "group=2",

@@ -9,8 +9,8 @@ import caps as library
 from caps.core.errors import SettingError
 from caps.judging.reward import rating_of
 from caps.testing import ScriptedEndpoint, better_quality_wins, spread, write_cases
-from models.reward_server import RewardServer
-from shell import caps, json_lines
+from support.reward_server import RewardServer
+from support.shell import caps, json_lines
 
 
 @pytest.fixture
@@ -130,8 +130,7 @@ def test_scores_are_written_into_the_candidates_and_serve_as_evidence(run, serve
         spread(4, i) for i in range(4)
     ]
     assert rows[0]["candidates"][0]["correct"] is False
-    chosen = caps("select", scored, "--strategy", "reward", "--set", "feature=rm_score", "--json",
-                  "--no-journal")  # fmt: skip
+    chosen = caps("select", scored, "--strategy reward --set feature=rm_score --json --no-journal")
     assert [line["winner"] for line in json_lines(chosen)] == [
         max(range(4), key=spread(4, i).__getitem__) for i in range(4)
     ]

@@ -7,7 +7,7 @@ import pytest
 from caps.cli.report import open_run
 from caps.reports.report import load_report
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, case_line, spread, write_cases
-from shell import caps, json_lines
+from support.shell import caps, json_lines
 
 
 def test_the_best_candidate_of_each_case_is_printed_with_its_cost(select, server, tmp_path):
@@ -24,21 +24,14 @@ def test_the_best_candidate_of_each_case_is_printed_with_its_cost(select, server
         assert line["usd"] is None
     billed = sum(line["tokens"]["billed"] + line["tokens"]["output"] for line in found)
     assert billed == sum(server.tokens.values())
-    assert "right: 5 of 5" in done.stderr
+    assert "labelled: 5 right, 0 missed, 0 impossible" in done.stderr
     assert "unknown" in done.stderr
 
 
 def test_a_strategy_that_knows_how_sure_it_is_says_so_on_the_result_line(select, tmp_path):
     (tmp_path / "judge.json").write_text('{"e2_high": 0.95}')
     cases = write_cases(tmp_path / "cases.jsonl", 2, n=4)
-    words = (
-        "--strategy",
-        "posterior",
-        "--judge-profile",
-        tmp_path / "judge.json",
-        "--set",
-        "abstain_below=0.999",
-    )
+    words = ("--strategy posterior --judge-profile", tmp_path / "judge.json", "--set abstain_below=0.999")
     done = select(cases, *words)
     assert done.returncode == 0, done.stderr
     for line in json_lines(done):
@@ -66,13 +59,7 @@ def test_more_cases_ask_only_what_is_missing_and_without_a_journal_all_is_asked(
     caps(
         "select",
         tmp_path / "cases.jsonl",
-        "--base-url",
-        server.url,
-        "--model",
-        "stub",
-        "--strategy",
-        "caps",
-        "--no-journal",
+        f"--base-url {server.url} --model stub --strategy caps --no-journal",
     )
     assert server.requests == asked + 18 + 3 * 18
 
@@ -88,9 +75,7 @@ def test_every_kind_of_judging_strategy_works_end_to_end(select, strategy, tmp_p
 
 def test_a_run_folder_holds_everything_but_the_key(select, tmp_path):
     cases, out = write_cases(tmp_path / "cases.jsonl", 2), tmp_path / "run"
-    done = select(
-        cases, "--out", out, "--strategy", "caps-r", "--set", "finalists=2", OPENAI_API_KEY="sk-very-secret"
-    )
+    done = select(cases, "--out", out, "--strategy caps-r --set finalists=2", OPENAI_API_KEY="sk-very-secret")
     assert done.returncode == 0, done.stderr
     run = json.loads((out / "run.json").read_text())
     assert run["config"]["strategy"] == "caps-r"
@@ -175,10 +160,7 @@ def test_extras_reach_the_server_and_views_change_what_is_shown(select, server, 
         cases,
         "--extra",
         'chat_template_kwargs={"enable_thinking": false}',
-        "--extra",
-        "reasoning_effort=low",
-        "--view",
-        "partial=thinking",
+        "--extra reasoning_effort=low --view partial=thinking",
     )
     assert done.returncode == 0, done.stderr
     body = server.bodies[-1]
@@ -258,9 +240,7 @@ def test_a_budget_in_dollars_needs_a_price_before_anything_is_asked(select, serv
 
 
 def test_a_budget_for_the_whole_run_holds_and_every_case_has_an_answer(select, tmp_path):
-    done = select(
-        write_cases(tmp_path / "cases.jsonl", 6), "--budget-total-tokens", 9000, "--max-tokens", 300
-    )
+    done = select(write_cases(tmp_path / "cases.jsonl", 6), "--budget-total-tokens 9000 --max-tokens 300")
     assert done.returncode == 3, done.stderr
     found = json_lines(done)
     assert len(found) == 6
@@ -297,9 +277,7 @@ def test_several_files_are_one_run(tmp_path):
         "select",
         tmp_path / "a.jsonl",
         tmp_path / "b.json",
-        "--strategy",
-        "majority",
-        "--out",
+        "--strategy majority --out",
         tmp_path / "run",
     )
     lines = json_lines(caps(*words))

@@ -3,7 +3,7 @@
 import pytest
 
 from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, case_line, spread, write_cases
-from shell import caps, json_lines
+from support.shell import caps, json_lines
 
 
 def test_bad_lines_are_named_and_the_good_cases_delivered(select, tmp_path):
@@ -30,38 +30,6 @@ def test_bad_lines_are_named_and_the_good_cases_delivered(select, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["missing.jsonl"], "missing.jsonl: No such file"),
-        (["."], ".: holds no file that ends in"),
-        (["{cases}", "--strategy", "nope"], "no strategy is called 'nope'"),
-        (["{cases}", "--strategy", "caps", "--set", "finalists=0"], "finalists = 0"),
-        (["{cases}", "--set", "votes=-1"], "votes = -1"),
-        (["{cases}", "--view", "partial=nope"], "nope"),
-        (["{cases}", "--view", "middle=full"], "middle"),
-        (["{cases}", "--profile", "nope"], "nope"),
-        (["{cases}", "--confidence", "maybe"], "--confidence 'maybe'"),
-        (["{cases}", "--max-connections", "0"], "--max-connections '0'"),
-        (["{cases}", "--price-input", "1"], "both --price-input and --price-output"),
-        (["{cases}", "--extra", "novalue"], "--extra 'novalue'"),
-        (["{cases}", "--prompts", "nowhere"], "--prompts nowhere"),
-        (["{cases}", "--config", "nowhere.toml"], "--config nowhere.toml"),
-        (["{cases}", "--out", "{cases}/run"], "--out"),
-        (["{cases}", "--journal", "/proc/nowhere/journal"], "/proc/nowhere"),
-    ],
-)
-def test_a_mistake_exits_2_before_anything_is_asked(server, tmp_path, words, said):
-    cases = write_cases(tmp_path / "cases.jsonl", 1, n=4)
-    words = [word.format(cases=cases) for word in words]
-    journal = [] if "--journal" in words else ["--journal", tmp_path / "journal.sqlite"]
-    done = caps("select", *words, "--base-url", server.url, "--model", "stub", *journal)
-    assert done.returncode == 2, done.stderr
-    assert said in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
-    assert not [body for body in server.bodies if "quality=" in body["messages"][0]["content"]]
-
-
 def test_an_unknown_key_of_a_config_file_is_an_error(server, tmp_path):
     config = tmp_path / "caps.toml"
     config.write_text('stratgy = "caps"\n')
@@ -85,52 +53,31 @@ def test_an_endpoint_must_be_given(tmp_path, words, said):
     assert said in done.stderr
 
 
-def test_a_dead_endpoint_is_named_at_once(tmp_path):
-    done = caps(
-        "select",
-        write_cases(tmp_path / "c.jsonl", 1),
-        "--base-url",
-        "http://127.0.0.1:9/v1",
-        "--model",
-        "m",
-        "--no-journal",
-    )
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ({"api_key": "right"}, "refused the API key"),
+        ({"models": ("llama", "qwen3-8b", "qwen3-32b")}, "it offers qwen3-8b, qwen3-32b, llama"),
+        ({"script": [Status(400, "no")]}, "refused the request"),
+        ({"script": [Status(404, "no")]}, "no chat completions"),
+        (None, "is the server up"),
+    ],
+    ids=["a wrong key", "an unknown model", "every request refused", "another API", "no server"],
+)
+def test_what_every_call_would_meet_ends_the_run_at_once_in_one_sentence(tmp_path, script, said):
+    cases = write_cases(tmp_path / "c.jsonl", 40)
+    usual = {"script": better_quality_wins, "models": ("qwen3-8",), "check_model": True}
+    with ScriptedEndpoint(**{**usual, **(script or {})}) as server:
+        if script is None:
+            server.die()
+        words = f"--base-url {server.url} --model qwen3-8 --no-journal --timeout 5"
+        done = caps("select", cases, words, CAPS_API_KEY="wrong-key-1")
+        assert server.requests < 40
     assert done.returncode == 2
-    assert "127.0.0.1:9" in done.stderr
-    assert "is the server up" in done.stderr
+    assert " ".join(done.stderr.split()).count(said) == 1
+    assert server.url.partition("/v1")[0] in done.stderr
+    assert "wrong-key-1" not in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_wrong_key_and_an_unknown_model_end_a_run_at_once(tmp_path):
-    cases = write_cases(tmp_path / "c.jsonl", 3)
-    with ScriptedEndpoint(
-        better_quality_wins, api_key="right", models=("qwen3-14b", "other"), check_model=True
-    ) as server:
-        wrong = caps(
-            "select",
-            cases,
-            "--base-url",
-            server.url,
-            "--model",
-            "other",
-            "--no-journal",
-            CAPS_API_KEY="wrong-key-1",
-        )
-        unknown = caps(
-            "select",
-            cases,
-            "--base-url",
-            server.url,
-            "--model",
-            "qwen3-14",
-            "--no-journal",
-            CAPS_API_KEY="right",
-        )
-        assert server.requests < 20
-    assert (wrong.returncode, unknown.returncode) == (2, 2)
-    assert "wrong-key-1" not in wrong.stderr
-    assert "key" in wrong.stderr
-    assert "qwen3-14b" in unknown.stderr
 
 
 def test_missing_log_probabilities_are_found_before_money_is_spent(select, server, tmp_path):
@@ -147,14 +94,7 @@ def test_unreadable_replies_are_counted_and_the_case_still_has_an_answer(tmp_pat
         done = caps(
             "select",
             write_cases(tmp_path / "c.jsonl", 1, n=4),
-            "--base-url",
-            server.url,
-            "--model",
-            "m",
-            "--no-journal",
-            "--strategy",
-            "caps",
-            "--keep-going",
+            f"--base-url {server.url} --model m --no-journal --strategy caps --keep-going",
         )
     (line,) = json_lines(done)
     assert line["malformed"] == 3
@@ -173,11 +113,7 @@ def test_a_server_that_refuses_every_prompt_fails_the_cases_and_exits_1(tmp_path
         done = caps(
             "select",
             write_cases(tmp_path / "c.jsonl", 2, n=4),
-            "--base-url",
-            server.url,
-            "--model",
-            "m",
-            "--no-journal",
+            f"--base-url {server.url} --model m --no-journal",
         )
     assert done.returncode == 1
     assert done.stdout == ""

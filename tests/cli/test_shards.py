@@ -8,7 +8,7 @@ import caps as library
 from caps.cli.report import open_run
 from caps.reports.report import load_report
 from caps.testing import write_cases
-from shell import caps, json_lines, start
+from support.shell import caps, json_lines, start
 
 EXPORTS = (("best",), ("preferences", "--full-evidence"), ("verdicts",))
 
@@ -74,7 +74,7 @@ def test_shards_together_are_the_whole_run_with_one_journal_and_with_two(server,
     with open_run(run) as rebuilt, open_run(other) as unsplit:
         page, expected = load_report(rebuilt), load_report(unsplit)
         assert [line["id"] for line in page.lines] == [line["id"] for line in expected.lines]
-        assert page.figures.right == expected.figures.right
+        assert page.figures.outcomes.right == expected.figures.outcomes.right
         assert rebuilt.finished
         assert rebuilt.notes == unsplit.notes
         assert all(rebuilt.play(rebuilt.prepared(case)) for case in rebuilt.cases())
@@ -102,7 +102,7 @@ def test_missing_shards_are_named_and_a_shard_is_a_run_of_its_own(sharded, tmp_p
     assert "one shard at a time" in caps("report", run, "--serve").stderr
 
 
-def test_shards_of_different_runs_are_refused_when_they_are_run_and_when_they_are_read(sharded, tmp_path):
+def test_shards_of_different_runs_are_refused_when_run_and_when_read(sharded, tmp_path):
     run = tmp_path / "run"
     assert sharded("--shard", "1/2").returncode == 1
     for words, what in (

@@ -7,7 +7,7 @@ import pytest
 from caps.core.text import number
 from caps.journal.store import Journal
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, count_tokens, write_cases
-from shell import caps, json_lines
+from support.shell import caps, json_lines
 
 STUDY = """
 title = "Two strategies"
@@ -52,7 +52,7 @@ def asked(server):
 
 # Three tries for each ask of the first rounds of as few cases as are looked at, and for those under way.
 @pytest.mark.parametrize(
-    ("strategy", "most"), [("posterior", 60), ("caps", 90), ("pointwise", 160), ("v1-infer", 90)]
+    ("strategy", "most"), [("posterior", 90), ("caps", 90), ("pointwise", 160), ("v1-infer", 90)]
 )
 def test_a_judge_that_cannot_be_read_stops_the_run_early_with_its_own_exit_code(
     select, server, tmp_path, strategy, most
@@ -80,17 +80,6 @@ def test_with_keep_going_the_run_ends_and_says_which_answers_are_provisional_and
         assert line["causes"] == {"no-tag": line["malformed"]}
 
 
-@pytest.mark.parametrize("way", ["environment", "settings file"])
-def test_keep_going_is_a_setting_like_any_other(select, tmp_path, way):
-    file = write_cases(tmp_path / "cases.jsonl", 3, n=4)
-    if way == "environment":
-        done = select(file, CAPS_KEEP_GOING="1")
-    else:
-        (tmp_path / "mine.toml").write_text("keep_going = true\n")
-        done = select(file, "--config", tmp_path / "mine.toml")
-    assert done.returncode == 3, done.stderr
-
-
 def test_a_single_case_is_judged_by_all_its_asks(select, tmp_path):
     done = select(write_cases(tmp_path / "cases.jsonl", 1, n=4), "--strategy", "caps")
     assert done.returncode == 5
@@ -109,9 +98,7 @@ def test_half_of_the_replies_may_be_unreadable(select, judge, server, tmp_path):
         return Reply("Hm.") if unreadable else better_quality_wins(body)
 
     server.script = every_other_ask
-    done = select(
-        write_cases(tmp_path / "cases.jsonl", 6, n=4), "--strategy", "pointwise", "--max-connections", 1
-    )
+    done = select(write_cases(tmp_path / "cases.jsonl", 6, n=4), "--strategy pointwise --max-connections 1")
     assert done.returncode == 0, done.stderr
     assert not any(line["provisional"] for line in json_lines(done))
 
@@ -249,29 +236,13 @@ def test_the_skipped_replies_of_earlier_runs_are_not_charged_to_the_budget_of_a_
     assert limited.returncode == 0, limited.stderr
 
 
-def test_a_benchmark_stops_too(server, tmp_path):
-    write_cases(tmp_path / "cases.jsonl", 8, n=4)
-    (tmp_path / "study.toml").write_text(STUDY)
-    done = caps(
-        "bench", tmp_path / "study.toml", "--base-url", server.url, "--model", "stub",
-        "--journal", tmp_path / "journal.sqlite", "--out", tmp_path / "bench",
-    )  # fmt: skip
-    assert done.returncode == 5, done.stderr
-    assert "cannot be read" in done.stderr
-
-
-def test_a_diagnosis_stops_too(server, tmp_path):
+@pytest.mark.parametrize("command", ["bench", "diagnose"])
+def test_a_benchmark_and_a_diagnosis_stop_too(server, tmp_path, command):
     file = write_cases(tmp_path / "cases.jsonl", 8, n=4)
-    done = caps(
-        "diagnose",
-        file,
-        "--base-url",
-        server.url,
-        "--model",
-        "stub",
-        "--journal",
-        tmp_path / "journal.sqlite",
-    )
+    (tmp_path / "study.toml").write_text(STUDY)
+    words = (tmp_path / "study.toml", "--out", tmp_path / "out") if command == "bench" else (file,)
+    where = (f"--base-url {server.url} --model stub --journal", tmp_path / "journal.sqlite")
+    done = caps(command, *words, *where)
     assert done.returncode == 5, done.stderr
     assert "cannot be read" in done.stderr
 
@@ -283,14 +254,7 @@ def test_one_question_stops_too(tmp_path):
         return Reply(f"{'Long thoughts. ' * 300} It is \\boxed{{{number % 2}}}")
 
     with ScriptedEndpoint(behave) as server:
-        done = caps(
-            "solve", "What is it?", "--n", 4, "--base-url", server.url, "--model", "stub",
-            "--journal", tmp_path / "journal.sqlite",
-        )  # fmt: skip
-        assert done.returncode == 5, done.stderr
-        auto = caps(
-            "solve", "What is it, really?", "--n", "auto", "--max-n", 4, "--base-url", server.url,
-            "--model", "stub", "--journal", tmp_path / "journal.sqlite", "--price-input", 0.001,
-            "--price-output", 100,
-        )  # fmt: skip
-        assert auto.returncode == 5, auto.stderr
+        where = (f"--base-url {server.url} --model stub --journal", tmp_path / "journal.sqlite")
+        for samples in ("--n 4", "--n auto --max-n 4 --price-input 0.001 --price-output 100"):
+            done = caps("solve", f"What is it, with {samples}?", *where, samples)
+            assert done.returncode == 5, done.stderr

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps import Contest, Pairing, Unanswered
-from caps.building import make_strategy
 from caps.core.play import capabilities_of
-from playing import (
+from caps.core.settings import settings_of
+from caps.session.parts import make_strategy
+from support.playing import (
     ALL,
     JUDGED,
     asks_of,
@@ -131,7 +132,7 @@ def test_slots_are_balanced_over_a_contest(name):
         assert max(map(abs, sat.values())) <= 3
 
 
-@pytest.mark.parametrize("name", [name for name in JUDGED if name not in ("pointwise", "listwise")])
+@pytest.mark.parametrize("name", [name for name in JUDGED if "order" in settings_of(make_strategy(name))])
 def test_asked_in_both_orders_a_judge_that_only_sees_the_slot_decides_nothing(name):
     both = make_strategy(name, {"order": "both"})
     contest = Contest(both, field_of(8))
@@ -140,7 +141,7 @@ def test_asked_in_both_orders_a_judge_that_only_sees_the_slot_decides_nothing(na
         assert all((there.a, there.b) == (back.b, back.a) for there, back in pairs)
         contest.answer([slot_a_wins(ask) for ask in round_.asks])
     chosen = contest.selection
-    if name not in ("knockout", "sprint", "posterior"):  # whose scores also tell who was asked how often
+    if name not in ("knockout", "sprint"):  # whose scores also tell who was asked how often
         judged = chosen.finalists or chosen.order  # whoever is eliminated is below the finalists
         assert len({round(chosen.scores[one], 9) for one in judged}) == 1
 
@@ -160,7 +161,7 @@ def test_a_rejected_answer_does_not_disturb_the_contest():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_strategy_that_declares_to_ask_nothing_asks_nothing_and_scores_say_what_they_are(name):
+def test_what_a_strategy_declares_about_asking_and_scores_is_true(name):
     contest = played(name, field_of(8), erratic(3), 1)
     if not capabilities_of(make_strategy(name)).asks_judge:
         assert not contest.transcript

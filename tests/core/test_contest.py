@@ -8,7 +8,7 @@ from caps import Caps, Contest, Entrant, Level, Pairing, Rating, Selection, Unan
 from caps.core.errors import AnswerError, InputError, StrategyError
 from caps.core.play import Play
 from caps.core.types import Group, Pick, Round, Solo
-from playing import field_of, lower_id_wins, play, played
+from support.playing import field_of, lower_id_wins, play, played
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 import pytest
 
 from caps import Caps, V1Infer
-from caps.building import make_strategy
 from caps.core.errors import SettingError
 from caps.core.settings import override
+from caps.session.parts import make_strategy
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from caps.cli.report import open_run
 from caps.reports.report import load_report
 from caps.testing import ScriptedEndpoint, better_quality_wins, spread
-from shell import caps, caps_json
+from support.shell import caps, caps_json
 
 
 def dense(body, number):

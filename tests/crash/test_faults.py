@@ -16,7 +16,7 @@ from caps.testing import (
     better_quality_wins,
     write_cases,
 )
-from shell import caps
+from support.shell import caps
 
 
 def faulty(share, seed):
@@ -89,16 +89,7 @@ def test_all_cases_end_and_the_costs_add_up(tmp_path, share):
 
 def test_a_server_that_goes_away_midway_fails_what_is_left_and_can_be_gone_on_with(tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 6, n=8)
-    where = (
-        "--model",
-        "stub",
-        "--journal",
-        tmp_path / "journal.sqlite",
-        "--max-connections",
-        32,
-        "--strategy",
-        "caps",
-    )
+    where = ("--model stub --journal", tmp_path / "journal.sqlite", "--max-connections 32 --strategy caps")
 
     def dying(body, number):
         return better_quality_wins(body) if number < 40 else Status(500, "dead")

@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
-from caps.journal.store import Journal
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, write_cases
-from shell import caps, start
-from waiting import until, wait_until
+from support.ledger import Ledger
+from support.shell import caps, start
+from support.waiting import wait_until
 
 KILLS = 30
 CONNECTIONS = 4
@@ -18,52 +18,6 @@ CASES, CALLS_EACH = 40, 18
 
 def slowly(body, number):
     return Reply(better_quality_wins(body).text, delay=0.03)
-
-
-class Ledger(ScriptedEndpoint):
-    """An endpoint that answers its first requests, `may_answer` in number, holds the others, and logs both.
-
-    Each run has a key of its own, so a request is known by who asked and by its body.
-    """
-
-    def __init__(self):
-        super().__init__(lambda body, _: better_quality_wins(body))
-        self.may_answer = 0
-        self.asked, self.answered, self.lost = [], set(), set()
-
-    async def _reply(self, request, reply, body):
-        if "quality=" not in str(body):
-            return await super()._reply(request, reply, body)
-        place = len(self.asked)
-        self.asked.append((self.headers[-1]["Authorization"], json.dumps(body, sort_keys=True)))
-        await until(lambda: place < self.may_answer)
-        self.answered.add(place)
-        return await super()._reply(request, reply, body)
-
-    def holds(self, *journals):
-        """Whether more is asked than it may answer, and what it answered is in the journals."""
-        if len(self.asked) <= self.may_answer or {*range(self.may_answer)} - self.answered - self.lost:
-            return False
-        stored = 0
-        for journal in {*journals}:
-            with Journal.open(journal) as opened:
-                stored += opened.stats().replies
-        return stored >= len({self.asked[place][1] for place in self.answered})
-
-    def give_up(self, name):
-        """Note what a killed run had asked and nobody had answered."""
-        places = {*range(len(self.asked))} - self.answered - self.lost
-        self.lost |= {place for place in places if self.asked[place][0] == f"Bearer {name}"}
-
-    @property
-    def repeated(self):
-        """What was asked again later, except what was lost."""
-        last = {request: place for place, (_, request) in enumerate(self.asked)}
-        return [
-            place
-            for place, (_, request) in enumerate(self.asked)
-            if last[request] > place and place not in self.lost
-        ]
 
 
 def selections(done):
@@ -100,12 +54,7 @@ def test_a_run_killed_30_times_asks_again_only_what_had_not_been_answered(tmp_pa
         assert len({request for _, request in server.asked}) == CASES * CALLS_EACH
         undisturbed = caps(
             *words[:6],
-            "--no-journal",
-            "--strategy",
-            "caps",
-            "--quiet",
-            "--max-connections",
-            64,
+            "--no-journal --strategy caps --quiet --max-connections 64",
             CAPS_API_KEY="undisturbed",
         )
     assert selections(at_last) == selections(undisturbed)

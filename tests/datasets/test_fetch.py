@@ -8,7 +8,7 @@ import pytest
 
 from caps.core.errors import InputError
 from caps.datasets.published import RECORD, fetch
-from fileserver import serving
+from support.fileserver import serving
 
 
 @pytest.fixture

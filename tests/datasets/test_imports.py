@@ -11,7 +11,7 @@ from caps.datasets.case_files import cases_in_rows, parse_case, write_case
 from caps.datasets.imports import FORMATS, count_cases, detect_format, merge, open_cases
 from caps.datasets.inspect_logs import read_eval
 from caps.datasets.reading import Limits
-from logs import ASKED, archive, failure, lm_eval, reply, request, result, sample, write
+from support.logs import ASKED, archive, failure, lm_eval, reply, request, result, sample, write
 
 
 def split(found):
@@ -132,7 +132,7 @@ def test_epochs_of_inspect_are_candidates_from_both_kinds_of_logs(tmp_path):
         assert "epoch: 1 of sample 's' must be" in wrong[1]
 
 
-def test_what_best_of_n_chose_from_in_inspect_is_read_back_with_the_label_of_its_choice(tmp_path):
+def test_candidates_of_best_of_n_in_inspect_are_read_with_the_label_of_the_choice(tmp_path):
     noted = {"winner": 1, "candidates": ["5", "attachment://abc"], "probability": 0.9}
     rows = [
         sample("s", 1, "4", metadata={"caps": noted, "source": "book"}, attachments={"abc": "so 4"}),

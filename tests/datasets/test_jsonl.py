@@ -58,7 +58,7 @@ def test_a_problem_may_be_a_chat():
         ('{"problem": ["hi"], "candidates": ["x"]}', r"problem\[0\]: must be an object, not a text"),
         (
             '{"problem": "?", "candidates": ["x"], "domain": "maths"}',
-            "domain: 'maths' must be one of patch, trajectory, code, math, general",
+            "domain: 'maths' must be one of code, math, general",
         ),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from caps.core.types import Level
 from caps.judging.simulated import JudgeModel
 from caps.statistics.judge_errors import accuracy, between_equals, flips, in_first_slot
-from diagnostics.synthetic import observations_of, truth
+from support.synthetic import observations_of, truth
 
 SEEDS = 400
 JUDGES = {

@@ -32,7 +32,7 @@ def test_a_bootstrap_interval_narrows_with_more_problems():
     assert 0.46 < many[0] < 0.5 < many[1] < 0.54
 
 
-def test_a_ratio_of_proportional_sums_has_no_spread_and_one_over_nothing_has_no_interval():
+def test_proportional_sums_have_no_spread_and_a_ratio_over_zero_no_interval():
     assert ratio_interval([1, 2, 3], [4, 8, 12]) == (0.25, 0.25)
     assert ratio_interval([1.0], [0.0]) is None
     with pytest.raises(ValueError, match="2 numerators for 1"):

@@ -8,17 +8,18 @@ from contextlib import aclosing
 import pytest
 from aiohttp import web
 
-from batching import DROPPED, EXPIRED, GARBAGE, BatchServer, by_quality, to_the_end
-from caps.building import make_strategy
 from caps.config import RunConfig
 from caps.core.errors import AccessError, BusyError, MissingFeatureError, RefusedError, SettingError
 from caps.engines.base import CaseRun
 from caps.engines.batch_http import batches_under_way
 from caps.engines.local import fast_forward
 from caps.journal.store import Journal
-from caps.runner import Runner
+from caps.session.parts import make_strategy
+from caps.session.resolve import resolve
+from caps.session.session import open_session, replayed_judge
 from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, cases
-from waiting import until
+from support.batching import DROPPED, EXPIRED, GARBAGE, BatchServer, by_quality, to_the_end
+from support.waiting import until
 
 QUICK = {"poll": 0.01}
 TOO_LONG = Status(
@@ -39,7 +40,7 @@ def setup_at(server, tmp_path, *, engine="batch", **more):
 
 async def played(setup, some, strategy="caps", messages=None, silent=None):
     """Selections, and what was asked, billed and went wrong, of each case."""
-    async with Runner(setup).session() as ready:
+    async with open_session(resolve(setup)) as ready:
         if messages is not None:
             ready.engine.notices.on_progress = ready.engine.notices.on_warning = messages.append
         found = {}
@@ -94,8 +95,9 @@ def test_batch_live_and_replay_select_the_same_in_the_same_words(tmp_path, strat
     assert max(server.paid.values()) == 1
     with Journal.open(tmp_path / "batch.sqlite") as journal, Journal.open(tmp_path / "local.sqlite") as other:
         assert len(journal.get_many(server.paid)) == len(other.get_many(server.paid)) > 0
-        runner = Runner(live_setup, started=0)
-        judge, prepare = runner.replayed_judge(journal, {"": silent}), runner.prepare
+        resolved = resolve(live_setup, started=0)
+        judge = replayed_judge(resolved, journal, {"": silent})
+        prepare = resolved.preparation(findings=resolved.merges_equal)
         for number, case in enumerate(some):
             again = CaseRun(number, prepare(case), make_strategy(strategy), 3)
             assert fast_forward(again, judge) == []
@@ -113,7 +115,7 @@ def test_files_select_and_bill_as_a_live_run(tmp_path, strategy):
     assert found == live
 
 
-def test_the_benchmark_moves_through_the_three_stages_together_and_the_second_time_nothing_is_sent(tmp_path):
+def test_a_benchmark_takes_three_batches_and_the_second_time_none(tmp_path):
     some, messages = cases(5, n=16), []
     with BatchServer() as server:
         first = play(setup_at(server, tmp_path), some, messages=messages)
@@ -161,7 +163,7 @@ def test_another_judge_at_partial_views_gets_files_of_its_own(tmp_path):
         assert (server.sizes, small.sizes) == ([2 * 6], [2 * 4])
 
 
-def test_what_fails_on_the_way_expires_drops_out_or_is_garbled_goes_again_and_the_choice_is_the_same(
+def test_failed_expired_lost_and_garbled_items_are_sent_again(
     tmp_path,
 ):
     fates = {
@@ -324,7 +326,7 @@ def test_cut_off_at_any_point_it_goes_on_and_pays_nothing_twice(tmp_path, call, 
         assert any("under way already" in message for message in messages)
 
 
-def test_a_batch_that_vanishes_while_it_is_waited_for_ends_the_run_and_is_not_paid_again_by_itself(tmp_path):
+def test_a_batch_that_vanishes_ends_the_run_and_is_not_paid_again_by_itself(tmp_path):
     with BatchServer() as server:
         server.away = [Status(404, {"error": {"message": "No such batch"}})] * 5
         with pytest.raises(RefusedError, match="created batch batch_0 and no longer knows it"):
@@ -332,7 +334,7 @@ def test_a_batch_that_vanishes_while_it_is_waited_for_ends_the_run_and_is_not_pa
     assert server.sizes == [4]
 
 
-def test_a_batch_the_provider_forgot_is_sent_again_and_one_of_another_run_is_left_alone(tmp_path):
+def test_a_forgotten_batch_is_sent_again_and_that_of_another_run_left_alone(tmp_path):
     messages = []
 
     async def leave():

@@ -5,18 +5,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps import Caps
-from caps.building import load_templates, make_prepare, make_strategy
 from caps.core.errors import SettingError
 from caps.core.types import Usage
+from caps.costs.budget import Shortage
 from caps.costs.prices import Price
 from caps.engines.base import in_order
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine
-from caps.judging.base import Shortage
 from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.scripted import ScriptedModel
+from caps.session.parts import load_templates, make_prepare, make_strategy
 from caps.testing import cases
-from replying import replying
+from support.replying import replying
 
 PRICE = Price(2.0, 10.0)
 
@@ -144,38 +144,32 @@ def test_time_ends_a_case_and_a_run_with_an_answer():
         assert any(outcome.ledger.unanswered["time"] for outcome in outcomes)
 
 
-def test_what_was_paid_before_time_ended_is_in_the_ledger():
+async def test_what_was_paid_before_time_ended_is_in_the_ledger():
     class SlowSecond(ScriptedModel):
         async def complete(self, request):
             await asyncio.sleep(0 if self.calls == 0 else 30)
             return await super().complete(request)
 
-    async def collect():
-        model = SlowSecond(lambda _: "hm")
-        judge = LlmJudge(JudgingModel(model, "m"), load_templates())
-        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=BudgetLimits(seconds=0.6))
-        return [outcome async for outcome in engine.run(cases(1, n=2), Caps(), seed=1)]
-
-    (outcome,) = asyncio.run(collect())
+    model = SlowSecond(lambda _: "hm")
+    judge = LlmJudge(JudgingModel(model, "m"), load_templates())
+    engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=BudgetLimits(seconds=0.6))
+    (outcome,) = [outcome async for outcome in engine.run(cases(1, n=2), Caps(), seed=1)]
     assert outcome.ledger.unanswered == {"time": 1}
     assert outcome.ledger.total().billed > 100
 
 
-def test_a_call_that_does_not_fit_waits_while_others_may_give_back():
-    async def play():
-        total = RunBudget(BudgetLimits(tokens=100), None)
-        first, second = (CaseBudget(BudgetLimits(), None, total) for _ in range(2))
-        assert await first.reserve(Usage(60, 20)) is None
-        waiting = asyncio.ensure_future(second.reserve(Usage(50, 20)))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        first.settle(Usage(60, 20), Usage(20, 5), replayed=False)
-        assert await waiting is None
-        second.settle(Usage(50, 20), Usage(50, 20), replayed=False)
-        assert await first.reserve(Usage(6, 0)) == Shortage("budget_total_tokens", 6, 5)
-        assert await first.reserve(Usage(5, 0)) is None
-
-    asyncio.run(play())
+async def test_a_call_that_does_not_fit_waits_while_others_may_give_back():
+    total = RunBudget(BudgetLimits(tokens=100), None)
+    first, second = (CaseBudget(BudgetLimits(), None, total) for _ in range(2))
+    assert await first.reserve(Usage(60, 20)) is None
+    waiting = asyncio.ensure_future(second.reserve(Usage(50, 20)))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    first.settle(Usage(60, 20), Usage(20, 5), replayed=False)
+    assert await waiting is None
+    second.settle(Usage(50, 20), Usage(50, 20), replayed=False)
+    assert await first.reserve(Usage(6, 0)) == Shortage("budget_total_tokens", 6, 5)
+    assert await first.reserve(Usage(5, 0)) is None
 
 
 def test_what_the_journal_answers_is_free_for_the_run_but_not_for_the_case():

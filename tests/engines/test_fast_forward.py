@@ -7,7 +7,6 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caps.building import load_templates, make_prepare, make_strategy
 from caps.engines.base import CaseRun
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine, fast_forward
@@ -16,8 +15,9 @@ from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.journaled import JournaledModel
 from caps.models.replayed import ReplayedModel
 from caps.models.scripted import ScriptedModel
+from caps.session.parts import load_templates, make_prepare, make_strategy
 from caps.testing import cases
-from replying import replying
+from support.replying import replying
 
 SETTINGS = JudgeSettings(max_tokens=300)
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 import pytest
 
 from caps import Caps, Pairing, Unanswered, Verdict
-from caps.building import make_prepare
 from caps.core.errors import AccessError, InputError
 from caps.core.types import Found
 from caps.datasets.case_files import parse_case
@@ -13,8 +12,9 @@ from caps.engines.budget import BudgetLimits
 from caps.engines.local import LocalEngine
 from caps.engines.scheduler import MAX_PREPARING, MAX_WAITING
 from caps.judging.base import Ruling
+from caps.session.parts import make_prepare
 from caps.testing import QUALITY, case_line, spread
-from waiting import until
+from support.waiting import until
 
 
 class WatchfulJudge:
@@ -134,7 +134,7 @@ def test_calls_that_share_slot_a_go_out_together():
     assert finals == sorted(finals)
 
 
-def test_a_case_comes_out_when_it_is_over_and_waits_for_nobody():
+async def test_a_case_comes_out_when_it_is_over_and_waits_for_nobody():
     class Silent(WatchfulJudge):
         async def rule(self, prepared, ask, budget=None):
             if prepared.case.id == "case 0":
@@ -143,15 +143,12 @@ def test_a_case_comes_out_when_it_is_over_and_waits_for_nobody():
 
     last = asyncio.Event()
 
-    async def collect():
-        engine, seen = LocalEngine(Silent(), make_prepare(), capacity=lambda: 32), []
-        async for outcome in engine.run(cases(5), Caps(), seed=1):
-            seen.append(outcome.number)
-            if len(seen) == 4:
-                last.set()
-        return seen
-
-    assert asyncio.run(collect())[-1] == 0
+    engine, seen = LocalEngine(Silent(), make_prepare(), capacity=lambda: 32), []
+    async for outcome in engine.run(cases(5), Caps(), seed=1):
+        seen.append(outcome.number)
+        if len(seen) == 4:
+            last.set()
+    assert seen[-1] == 0
 
 
 def test_cases_are_read_only_as_far_as_needed():
@@ -172,30 +169,24 @@ def test_cases_are_read_only_as_far_as_needed():
     assert read < 20
 
 
-def test_a_capacity_that_grows_is_used():
+async def test_a_capacity_that_grows_is_used():
     judge, allowed = WatchfulJudge(delay=0.001), iter([1] * 5 + [20] * 10_000)
 
-    async def collect():
-        engine = LocalEngine(judge, make_prepare(), capacity=lambda: next(allowed))
-        return [outcome async for outcome in engine.run(cases(10), Caps(), seed=1)]
-
-    assert len(asyncio.run(collect())) == 10
+    engine = LocalEngine(judge, make_prepare(), capacity=lambda: next(allowed))
+    assert len([outcome async for outcome in engine.run(cases(10), Caps(), seed=1)]) == 10
     assert judge.peak == 20
 
 
-def test_a_capacity_that_shrinks_is_kept_to():
+async def test_a_capacity_that_shrinks_is_kept_to():
     judge, allowed = WatchfulJudge(delay=0.002), [20]
 
-    async def collect():
-        engine = LocalEngine(judge, make_prepare(), capacity=lambda: allowed[0])
-        async for outcome in engine.run(cases(30), Caps(), seed=1):
-            if outcome.number == 0:
-                assert judge.peak == 20
-                allowed[0] = 2
-                await until(lambda: judge.busy <= 2)
-                judge.peak = 0
-
-    asyncio.run(collect())
+    engine = LocalEngine(judge, make_prepare(), capacity=lambda: allowed[0])
+    async for outcome in engine.run(cases(30), Caps(), seed=1):
+        if outcome.number == 0:
+            assert judge.peak == 20
+            allowed[0] = 2
+            await until(lambda: judge.busy <= 2)
+            judge.peak = 0
     assert judge.peak == 2
 
 
@@ -216,7 +207,7 @@ def test_a_source_that_breaks_off_ends_with_the_reason():
     assert [outcome.failure for outcome in outcomes] == [None, None, "cases.jsonl.gz: broken archive"]
 
 
-def test_a_case_nobody_ever_answered_has_failed_and_one_partly_answered_is_provisional():
+def test_a_case_without_answers_has_failed_and_one_with_some_is_provisional():
     (silent,) = run(WatchfulJudge(unanswered={"case 0"}), cases(1))
     assert silent.failure == "none of its 18 judge calls was answered: timeout (18)"
     assert silent.selection is None

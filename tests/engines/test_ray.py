@@ -13,7 +13,7 @@ from caps.engines.base import Cluster
 from caps.engines.ray import READ_AHEAD, connect
 from caps.journal.store import Journal
 from caps.testing import ScriptedEndpoint, better_quality_wins, cases
-from engines.workers import CONNECTIONS, Counted, config_for, interrupted, played, seen
+from support.clusters import CONNECTIONS, Counted, config_for, interrupted, played, seen
 
 pytestmark = [
     pytest.mark.linux,
@@ -35,9 +35,7 @@ def setup_for(server, tmp_path, **settings):
 
 
 @pytest.mark.slow
-def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_in_flight_is_asked_twice(
-    cluster, tmp_path, capfd
-):
+def test_after_an_interrupt_and_a_killed_worker_only_open_requests_are_repeated(cluster, tmp_path, capfd):
     counted, source, flying = Counted(), cases(20, n=16), []
     with ScriptedEndpoint(counted) as server:
         setup = setup_for(server, tmp_path, hard_evidence="on")
@@ -82,9 +80,7 @@ def test_a_budget_of_the_run_holds_across_workers_and_a_bad_line_fails_alone(clu
 
 
 @pytest.mark.slow
-def test_a_refused_key_ends_the_run_as_it_would_here_and_an_endless_source_is_not_read_to_its_end(
-    cluster, tmp_path
-):
+def test_a_refused_key_ends_the_run_and_an_endless_source_is_not_read_ahead(cluster, tmp_path):
     read = count()
 
     def endless():

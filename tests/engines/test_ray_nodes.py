@@ -14,10 +14,10 @@ from tempfile import mkdtemp
 import pytest
 
 from caps.testing import write_cases
-from crash.test_kill import Ledger
-from leftovers import processes_with
-from shell import caps, json_lines, start
-from waiting import PATIENCE, wait_until
+from support.ledger import Ledger
+from support.leftovers import processes_with
+from support.shell import caps, json_lines, start
+from support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.linux, pytest.mark.xdist_group("ray")]
 RAY = Path(sys.executable).parent / "ray"
@@ -90,7 +90,7 @@ def summary(folder):
     return json.loads((folder / "run.json").read_text())["summary"]
 
 
-def test_two_nodes_choose_as_one_process_does_whatever_is_killed_and_count_what_was_paid(home, tmp_path):
+def test_two_nodes_choose_and_count_as_one_process_whatever_is_killed(home, tmp_path):
     file = write_cases(tmp_path / "cases.jsonl", CASES)
 
     def words(server, name, *more):

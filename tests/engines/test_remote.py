@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from caps.building import make_prepare, make_strategy
 from caps.config import RunConfig
 from caps.core.errors import JournalError, MissingExtraError, SettingError
 from caps.core.types import Found, Unanswered, Usage, Verdict
@@ -18,11 +17,13 @@ from caps.engines.local import LocalEngine
 from caps.engines.ray import connect
 from caps.engines.remote import Coordinator, Job, RemoteCoordinator, Worker, WorkerContext
 from caps.judging.base import Ruling
-from caps.runner import Runner
+from caps.session.parts import make_prepare, make_strategy
+from caps.session.resolve import resolve
+from caps.session.session import Learned, open_worker
 from caps.testing import ScriptedEndpoint, better_quality_wins, cases
-from playing import JUDGED
-from shell import caps
-from waiting import until
+from support.playing import JUDGED
+from support.shell import caps
+from support.waiting import until
 
 CALL, LESS = Usage(60, 20), Usage(10, 5)
 
@@ -79,7 +80,7 @@ class Wavering:
 
 @pytest.mark.parametrize("name", [name for name in JUDGED if name not in ("listwise", "pointwise")])
 @pytest.mark.parametrize("mode", ["right", "silent", "ends", "broken"])
-def test_an_outcome_rebuilt_from_a_result_equals_the_original(name, mode):
+async def test_an_outcome_rebuilt_from_a_result_equals_the_original(name, mode):
     """Every strategy, every ending: rulings and findings are enough to rebuild contest and ledger."""
     (case,) = cases(1, n=8)
 
@@ -100,14 +101,11 @@ def test_an_outcome_rebuilt_from_a_result_equals_the_original(name, mode):
         engine = Noted(Wavering(mode), make_prepare(), capacity=lambda: 3, find=find)
         yield WorkerContext(lambda _: engine, None)
 
-    async def play():
-        worker = Worker("w", Here(coordinator_with()), context, journaled=False, limited=False)
-        result = await worker.run(job)
-        await worker.close()
-        return result
-
     job = Job(0, case, make_strategy(name), 5)
-    result = pickle.loads(pickle.dumps(asyncio.run(play())))
+    worker = Worker("w", Here(coordinator_with()), context, journaled=False, limited=False)
+    result = await worker.run(job)
+    await worker.close()
+    result = pickle.loads(pickle.dumps(result))
     again, (outcome,) = result.rebuild(job, make_prepare()), outcomes
     assert (again.judged, again.ledger, again.failure) == (outcome.judged, outcome.ledger, outcome.failure)
     assert again.contest.transcript == outcome.contest.transcript
@@ -116,40 +114,34 @@ def test_an_outcome_rebuilt_from_a_result_equals_the_original(name, mode):
     assert again.prepared.case == outcome.prepared.case
 
 
-def test_what_a_dead_worker_had_reserved_is_spent_and_its_late_calls_change_nothing():
-    async def lives():
-        coordinator = coordinator_with(tokens=200)
-        await coordinator.register("w", "first")
-        assert await coordinator.reserve("first", CALL) is None
-        assert await coordinator.reserve("first", CALL) is None
-        waiting = asyncio.ensure_future(coordinator.reserve("first", CALL))
-        await asyncio.sleep(0)
-        await coordinator.register("w", "second")
-        assert await waiting is not None
-        await coordinator.settle("first", CALL, LESS)  # from the grave
-        assert await coordinator.reserve("second", CALL) is not None
-        assert await coordinator.reserve("second", LESS) is None
-
-    asyncio.run(lives())
+async def test_what_a_dead_worker_had_reserved_is_spent_and_its_late_calls_change_nothing():
+    coordinator = coordinator_with(tokens=200)
+    await coordinator.register("w", "first")
+    assert await coordinator.reserve("first", CALL) is None
+    assert await coordinator.reserve("first", CALL) is None
+    waiting = asyncio.ensure_future(coordinator.reserve("first", CALL))
+    await asyncio.sleep(0)
+    await coordinator.register("w", "second")
+    assert await waiting is not None
+    await coordinator.settle("first", CALL, LESS)  # from the grave
+    assert await coordinator.reserve("second", CALL) is not None
+    assert await coordinator.reserve("second", LESS) is None
 
 
-def test_workers_wait_while_others_may_free_budget():
-    async def two():
-        coordinator = coordinator_with(tokens=100)
-        budgets = []
-        for name in ("a", "b"):
-            await coordinator.register(name, name)
-            budgets.append(RemoteCoordinator(Here(coordinator), name))
-        assert await budgets[0].reserve(CALL) is None
-        waiting = [asyncio.ensure_future(budgets[1].reserve(CALL)) for _ in range(5)]
-        await asyncio.sleep(0.01)
-        assert not any(one.done() for one in waiting)
-        budgets[0].settle(CALL, LESS)
-        assert await waiting[0] is None
-        budgets[1].settle(CALL, CALL)
-        assert None not in await asyncio.gather(*waiting[1:])
-
-    asyncio.run(two())
+async def test_workers_wait_while_others_may_free_budget():
+    coordinator = coordinator_with(tokens=100)
+    budgets = []
+    for name in ("a", "b"):
+        await coordinator.register(name, name)
+        budgets.append(RemoteCoordinator(Here(coordinator), name))
+    assert await budgets[0].reserve(CALL) is None
+    waiting = [asyncio.ensure_future(budgets[1].reserve(CALL)) for _ in range(5)]
+    await asyncio.sleep(0.01)
+    assert not any(one.done() for one in waiting)
+    budgets[0].settle(CALL, LESS)
+    assert await waiting[0] is None
+    budgets[1].settle(CALL, CALL)
+    assert None not in await asyncio.gather(*waiting[1:])
 
 
 def test_without_its_coordinator_a_worker_pays_for_nothing():
@@ -157,15 +149,17 @@ def test_without_its_coordinator_a_worker_pays_for_nothing():
         asyncio.run(RemoteCoordinator(Gone(), "life").recall("k"))
 
 
-def test_a_worker_replaced_in_the_middle_asks_only_what_is_missing_and_reports_all_that_was_paid(tmp_path):
+async def test_a_replaced_worker_asks_what_is_missing_and_reports_all_that_was_paid(
+    tmp_path,
+):
     (case,) = cases(1, n=16)
     job = Job(0, case, make_strategy("caps"), 1)
 
-    async def lives(server):
+    with ScriptedEndpoint(better_quality_wins) as server:
         config = RunConfig(model="stub", base_url=(server.url,), max_connections=4, hard_evidence="off")
 
         def context(journal, budget_pool):
-            return Runner(config).worker("verbal", journal, budget_pool)
+            return open_worker(resolve(config), Learned(), {}, journal, budget_pool)
 
         coordinator = Here(coordinator_with(path=tmp_path / "journal.sqlite"))
         first, second, third = (
@@ -182,10 +176,6 @@ def test_a_worker_replaced_in_the_middle_asks_only_what_is_missing_and_reports_a
         again = await third.run(job)
         await third.close()
         await coordinator.close.remote()
-        return result, again, asked
-
-    with ScriptedEndpoint(better_quality_wins) as server:
-        result, again, asked = asyncio.run(lives(server))
         assert 9 <= asked < 18 <= server.requests <= 18 + 4
     assert len(result.rulings) == 18
     assert len(set(result.paid_keys)) == len(result.paid_keys) == 18

@@ -6,7 +6,6 @@ import json
 import pytest
 
 from caps import Candidate, Case, Level, Pairing, Problem, Rating, Verdict
-from caps.building import load_templates, make_prepare, make_strategy
 from caps.config import RunConfig
 from caps.core.types import Solo
 from caps.costs.prices import Price
@@ -17,6 +16,7 @@ from caps.models.base import Request
 from caps.models.discovery import takes_cache_control
 from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
+from caps.session.parts import load_templates, make_prepare, make_strategy
 
 
 class SlowJudge:

@@ -73,21 +73,14 @@ def test_a_fence_left_open_in_an_unopened_thought_does_not_hide_the_program():
 @pytest.mark.parametrize(
     ("text", "body"),
     [
-        ("no fence", None),
-        ("```\na\n```", "a\n"),
-        ("~~~ruby\na\n~~~", "a\n"),
-        ("```\na\n```\n```\nb\n```", "b\n"),
-        ("```\na\n```\n```\n\n```", "a\n"),
-        ("```python\na\n```\ntail\n```", "a\n"),
-        ("```python\na", "a"),
-        ("```", None),
-        ("````\n```\na\n```\n````", "```\na\n```\n"),
-        ("```\na\n~~~\nb\n```", "a\n~~~\nb\n"),
-        ("```x``` and ```y```", None),
-        ("1. so:\n    ```python\n    a\n    ```", "    a\n"),
+        ("no fence", None), ("```\na\n```", "a\n"), ("~~~ruby\na\n~~~", "a\n"),
+        ("```\na\n```\n```\nb\n```", "b\n"), ("```\na\n```\n```\n\n```", "a\n"),
+        ("```python\na\n```\ntail\n```", "a\n"), ("```python\na", "a"), ("```", None),
+        ("````\n```\na\n```\n````", "```\na\n```\n"), ("```\na\n~~~\nb\n```", "a\n~~~\nb\n"),
+        ("```x``` and ```y```", None), ("1. so:\n    ```python\n    a\n    ```", "    a\n"),
         ("```\r\na\r\n```\r\n", "a\r\n"),
     ],
-)
+)  # fmt: skip
 def test_the_last_fenced_block(text, body):
     assert last_code_block(text) == body
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from caps.building import load_templates, make_prepare, make_strategy
 from caps.core.contest import Contest
 from caps.core.domains import Domain
 from caps.core.errors import SettingError
@@ -16,6 +15,7 @@ from caps.evidence.profiles import profile_named, with_views
 from caps.judging.llm import JudgingModel, LlmJudge
 from caps.judging.prompt_sizes import PromptSizes
 from caps.models.scripted import ScriptedModel
+from caps.session.parts import load_templates, make_prepare, make_strategy
 from caps.studies.planning import forecast_case
 
 ADD = "I add.\n```python\nimport sys\n\ndef f(a, b):\n    total = a + b\n    return total\n```"
@@ -49,7 +49,7 @@ def shown(case, ask=PARTIAL, **settings):
     return make_prepare(differences=True, **settings)(case).evidence.shown(ask)
 
 
-def test_a_pair_is_shown_by_the_shortest_input_on_which_it_differs_both_results_and_its_own_lines():
+def test_a_pair_is_shown_by_its_shortest_separating_input_and_its_own_lines():
     first, second = shown(CASE)
     assert first.startswith("Call 1:\n| f(0, 3)\nOutput 1:\n| 3\n\nCall 2:\n| f(10, 20)\nOutput 2:\n| 30\n\n")
     assert first.endswith("Lines that only this program has:\n|     total = a + b")
@@ -85,7 +85,7 @@ def test_full_views_ratings_and_single_candidates_are_shown_as_ever():
         assert shown(CASE, ask) == plain.shown(ask)
 
 
-def test_the_view_is_named_as_a_partial_view_and_another_partial_view_switches_it_off():
+def test_another_partial_view_replaces_the_view_of_differences():
     default = shown(CASE)
     assert make_prepare(views={"partial": "code-difference"})(CASE).evidence.shown(PARTIAL) == default
     usual = make_prepare()(CASE).evidence.shown(PARTIAL)

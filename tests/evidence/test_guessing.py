@@ -9,8 +9,8 @@ import caps
 from caps.core.types import Candidate, Case, Problem
 from caps.datasets.imports import open_cases
 from caps.evidence.domains import agree_on_domain, guess_domain
-from shell import caps as command
-from shell import caps_json, json_lines
+from support.shell import caps as command
+from support.shell import caps_json, json_lines
 
 DIFF = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a = {0}\n+a = {0} + 1\n"
 PROGRAM = "```python\nprint({0})\n```"
@@ -28,19 +28,19 @@ def decided(*texts):
 
 def test_diffs_in_fences_are_not_taken_for_code():
     (one,) = decided(f"I changed it:\n```diff\n{DIFF}```")
-    assert (one.domain, one.reason) == ("patch", "the case: most candidates are diffs")
+    assert (one.domain, one.reason) == ("general", "the case: nothing else fits")
 
 
 def test_a_single_odd_case_is_judged_like_the_others_of_its_file():
-    found = decided(*[DIFF] * 6, PROGRAM, *[DIFF] * 6)
-    assert {one.domain for one in found} == {"patch"}
-    assert {one.reason for one in found} == {"12 of the first 13 cases: most candidates are diffs"}
+    found = decided(*[PROGRAM] * 6, DIFF, *[PROGRAM] * 6)
+    assert {one.domain for one in found} == {"code"}
+    assert {one.reason for one in found} == {"12 of the first 13 cases: most candidates contain code"}
 
 
 def test_in_a_mixed_file_each_case_has_its_own_domain_and_the_reason_says_so():
     found = decided(BOXED, PROGRAM, DIFF)
-    assert [one.domain for one in found] == ["math", "code", "patch"]
-    assert found[0].reason == "each case by itself, since the first 3 differ: math 1, code 1, patch 1"
+    assert [one.domain for one in found] == ["math", "code", "general"]
+    assert found[0].reason == "each case by itself, since the first 3 differ: math 1, code 1, general 1"
 
 
 def test_a_stated_domain_is_left_alone_and_waits_for_nothing():
@@ -60,13 +60,16 @@ def test_all_entry_points_guess_alike(tmp_path):
             "problem": "p",
             "candidates": [text.format(f"{number}{which}") for which in (1, 2)],
         }
-        for number, text in enumerate([*[DIFF] * 10, PROGRAM])
+        for number, text in enumerate([*[BOXED] * 10, PROGRAM])
     ]
     path = tmp_path / "cases.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    assert {one.domain for one in open_cases(str(path))} == {"patch"}
+    assert {one.domain for one in open_cases(str(path))} == {"math"}
     done = command("select", path, "--strategy", "majority", "--no-journal")
-    assert "guessed domains: patch 11 (10 of the first 11 cases: most candidates are diffs)" in done.stderr
+    assert (
+        "guessed domains: math 11 (10 of the first 11 cases: most candidates state or box an answer)"
+        in done.stderr
+    )
     chosen = [
         line["text"]
         for line in json_lines(command("select", path, "--strategy", "majority", "--no-journal", "--json"))
@@ -77,7 +80,7 @@ def test_all_entry_points_guess_alike(tmp_path):
     assert "guessed" not in overridden.stderr
     costs = [
         caps_json("plan", path, "--strategy", "v1-infer", *more)[0]["tokens"]["mean"]
-        for more in ([], ["--domain", "patch"], ["--domain", "general"])
+        for more in ([], ["--domain", "math"], ["--domain", "general"])
     ]
     assert costs[0] == costs[1] != costs[2]
 

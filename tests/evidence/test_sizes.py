@@ -2,16 +2,17 @@
 
 import asyncio
 
-from caps.building import make_prepare
 from caps.config import RunConfig
 from caps.core.types import Case, Group, Level, Pairing
 from caps.datasets.case_files import write_case
 from caps.evidence.windows import fit
 from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.scripted import ScriptedModel
-from caps.runner import Runner
+from caps.session.parts import load_templates, make_prepare
+from caps.session.resolve import resolve
+from caps.session.session import open_session, stated_config
 from caps.testing import ScriptedEndpoint
-from shell import caps_json
+from support.shell import caps_json
 
 LONG = [" ".join(f"word{number}of{which}" for number in range(40_000)) for which in (1, 2, 3)]
 
@@ -27,7 +28,7 @@ def test_what_was_cut_is_said_and_the_end_is_kept():
 
 def prompt_tokens(prepare, case, ask):
     model = JudgingModel(ScriptedModel([]), "m")
-    judge = LlmJudge(model, Runner(RunConfig()).templates, JudgeSettings())
+    judge = LlmJudge(model, load_templates(), JudgeSettings())
     prepared = prepare(case)
     return len(judge.request(prepared, ask).messages[0].content) // 3, judge.max_usage(prepared, ask).prompt
 
@@ -52,11 +53,13 @@ def test_a_reply_longer_than_the_context_and_a_long_problem_leave_some_room():
 
 def test_the_context_is_what_is_stated_or_what_the_server_says():
     async def context_at(server, **settings):
-        runner = Runner(
-            RunConfig(base_url=server.url, model="stub", confidence="verbal", hard_evidence="off", **settings)
+        config = RunConfig(
+            base_url=server.url, model="stub", confidence="verbal", hard_evidence="off", **settings
         )
-        async with runner.session():
-            return runner.context, runner.stated_config().context_tokens
+        resolved = resolve(config)
+        async with open_session(resolved) as session:
+            prepare = resolved.preparation(findings=False, context=session.learned.context)
+            return prepare.context, stated_config(resolved, session.learned).context_tokens
 
     with ScriptedEndpoint(context=20_000) as server:
         assert asyncio.run(context_at(server)) == (20_000, 20_000)

@@ -131,7 +131,7 @@ def test_a_full_view_without_thoughts_keeps_all_else():
     assert views.without_thoughts(cut) == cut.text
 
 
-def test_the_papers_answer_is_the_last_box_alone_and_the_usual_one_is_what_is_announced_too():
+def test_the_papers_answer_is_the_last_box_and_ours_also_what_is_announced():
     row, said = Candidate("\\boxed{1} and \\boxed{2}"), Candidate(f"{words(300)} The answer is 12.")
     assert (signatures.math_answer(row), signatures.math_final(row)) == ("2", "1,2")
     assert (signatures.math_answer(said), signatures.math_final(said)) == (None, "12")

@@ -77,7 +77,7 @@ def test_own_domain_in_less_than_80_lines():
 
 
 def test_own_model():
-    assert run("own_model.py").stdout == "4806 m. (2 calls)\n"
+    assert run("own_model.py").stdout == "4806 m. (4 calls)\n"
 
 
 def test_own_view():
@@ -126,6 +126,7 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path):
         assert "<progress value='200' max='200'" in "".join(shown[cell][0]["text/html"])
     assert len(shown["judge"]) == 2  # the bar is one output that is replaced, then the result
     assert "<svg" in "".join(shown["judge"][1]["text/html"])
+    assert "labelled right" in "".join(shown["judge"][1]["text/html"])
     assert "of 200 right" in "".join(shown["rows"][0]["text/plain"])
     compared = "".join(shown["compare"][0]["text/html"])
     assert re.search(r"a difference of -[\d.]+ points \(-[\d.]+ to -[\d.]+; p = 0\.0", compared)
@@ -135,9 +136,10 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     assert "█" in receipt, "the final probabilities as bars"
 
 
-def test_the_notebook_is_kept_without_outputs_and_uses_the_public_names_only():
-    for cell in cells().values():
-        assert (cell["outputs"], cell["execution_count"]) == ([], None)
+def test_the_notebook_is_kept_with_outputs_and_uses_the_public_names_only():
+    for place, cell in enumerate(cells().values(), 1):
+        assert cell["outputs"], "run it from top to bottom before it is committed"
+        assert cell["execution_count"] == place
         assert "caps." not in "".join(line for line in cell["source"] if line.startswith(("import", "from")))
 
 
@@ -177,10 +179,10 @@ caps.solve_sync("?", judge_key="k")
 caps.stream([case], modell="m")
 caps.select(case, strategy=3)
 caps.best("?", ["a"], domian="math")
-caps.select_many([case], connection=3)
+caps.open(connection=3)
 caps.solve("?", temperature=0.3)
 caps.RunConfig(modle="m")
-caps.Runner(caps.RunConfig(), judges=judge)
+caps.resolve(caps.RunConfig(), judges=judge)
 caps.compare_results(caps.select_sync(case), [])
 caps.compare_results([], [], correct=judge)
 caps.load_run(folder=3)
@@ -201,12 +203,14 @@ usd: float | None = caps.select_sync(case, judge=costly, strategy=caps.Caps(fina
 results: list[caps.Selected] = caps.select_many_sync([case, {"problem": "?"}], budget_total_usd=1.0, progress=True)
 run: caps.LoadedRun = caps.load_run("run")
 gain: caps.Interval | None = caps.compare_results(results, run.results, correct=lambda one: one.answer == "1").gain
-runner = caps.Runner(caps.RunConfig(seed=1), judge=costly)
+resolved = caps.resolve(caps.RunConfig(seed=1), objects=caps.Objects(judge=costly))
 
 async def main() -> None:
     async for result in caps.stream(iter([case]), model="m", base_url=["http://a", "http://b"]):
         print(result.winner)
     solved: caps.Solved = await caps.solve("?", n=4, model="m", judge_api_key="k")
+    async with caps.open(model="m", budget_total_usd=1.0) as client:
+        best: caps.Selected = await client.best("?", ["a", "b"])
 
 asyncio.run(main())
 """

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from caps.reports.page import StoredReceipts, page_html
+from caps.reports.page import page_html
 from caps.reports.pictures import svg_text
 from caps.reports.study import Chapter, comma_separated, markdown, studies_page, table_picture
 from caps.studies.bench import Bench, run_tasks
@@ -18,8 +18,8 @@ from caps.studies.study import load_study
 from caps.studies.suites import shards_of
 from caps.studies.tables import make_table
 from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, write_cases
-from shell import CAPS, caps, start
-from waiting import wait_until
+from support.shell import CAPS, caps, split_words, start
+from support.waiting import wait_until
 
 STUDIES = Path(__file__).parents[2] / "studies"
 STUDY = """
@@ -45,7 +45,9 @@ def run(tmp_path, text=STUDY, folder="out", **play):
     path.write_text(text)
     study = load_study(path)
     played = []
-    with Bench(shards_of(study, limit=None, runner_of=None, skipped=pytest.fail), tmp_path / folder) as bench:
+    with Bench(
+        shards_of(study, limit=None, resolve_for=None, skipped=pytest.fail), tmp_path / folder
+    ) as bench:
         bench.play(**{"limit": None, "processes": 1, "hear": played.append, **play})
         (table,) = (make_table(study, spec, bench.book()) for spec in study.tables)
     return table, sum(played)
@@ -135,7 +137,7 @@ def test_more_processes_change_nothing(tmp_path):
     path.write_text(
         text.replace("caps-r", "majority").replace('"caps"', '"vanilla"')
     )  # nobody asks: it is quick
-    shards = shards_of(load_study(path), limit=None, runner_of=None, skipped=pytest.fail)
+    shards = shards_of(load_study(path), limit=None, resolve_for=None, skipped=pytest.fail)
     bench = Bench(shards, tmp_path)
     tasks = [task for shard in shards for task in bench._tasks(shard, None)]
     assert list(run_tasks(tasks, processes=2)) == list(run_tasks(tasks, processes=1))
@@ -158,7 +160,7 @@ def test_a_table_is_drawn_with_its_values_and_says_what_is_simulated(tmp_path):
         tmp_path, STUDY.replace('name = "V1"', 'name = "V1 $x^_{-- <b>"').replace('"V1"', '"V1 $x^_{-- <b>"')
     )
     picture = table_picture(table, simulated="pools and verdicts")
-    drawn = ElementTree.fromstring(svg_text(picture))
+    drawn = ElementTree.fromstring(svg_text(picture.drawing))
     words = [one.text for one in drawn.iter() if one.text]
     assert "Simulated (pools and verdicts), not measured." in words
     assert any("V1 $x^_{-- <b>" in one for one in words)
@@ -168,14 +170,14 @@ def test_a_table_is_drawn_with_its_values_and_says_what_is_simulated(tmp_path):
 def test_the_page_of_a_study_has_every_table_with_its_chart(tmp_path):
     table, _ = run(tmp_path)
     chapter = Chapter("All", "What was measured.", "caps bench study.toml", [table], "pools and verdicts")
-    shown = page_html(studies_page("All", "What was measured.", [chapter]), StoredReceipts())
+    shown = page_html(studies_page("All", "What was measured.", [chapter]))
     assert "caps bench study.toml" in shown
-    assert shown.count("<svg") == 2  # for wide and narrow windows
+    assert shown.count("<svg") == 1
     assert "paper 46.5" in shown
     assert "Simulated (pools and verdicts)" in shown
 
 
-def test_labelled_cases_are_played_with_simulated_verdicts_and_unlabelled_ones_refused(tmp_path):
+def test_simulated_verdicts_are_for_labelled_cases_only(tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 3, n=4, difficulty="easy")
     text = STUDY.replace('{ problems = 12, kind = "math" }', "{ accuracy = 0.9 }").replace(
         "n = 8", 'cases = "cases.jsonl"'
@@ -199,7 +201,7 @@ tables = [{ name = "t", title = "t", suites = ["real"], metrics = ["pass_at_1", 
 """
 
 
-def test_a_live_study_killed_and_resumed_pays_nothing_twice_and_ends_in_the_same_tables(tmp_path):
+def test_a_live_study_killed_and_resumed_pays_nothing_twice(tmp_path):
     (tmp_path / "study.toml").write_text(LIVE)
     write_cases(tmp_path / "cases.jsonl", 3, n=9)
     came = []
@@ -241,15 +243,7 @@ def test_a_judge_that_fails_leaves_its_cases_open_and_the_exit_code_says_so(tmp_
         return Status(413, "too long") if "quality=" in str(body) else Reply()
 
     with ScriptedEndpoint(fail) as server:
-        words = (
-            "bench",
-            tmp_path / "study.toml",
-            "--model",
-            "stub",
-            "--base-url",
-            server.url,
-            "--no-journal",
-        )
+        words = ("bench", tmp_path / "study.toml", "--model stub --base-url", server.url, "--no-journal")
         done = caps(*words, "--out", tmp_path / "out", "--json")
     assert done.returncode == 1, done.stderr
     assert "real, V1, case 'case 0'" in done.stderr
@@ -321,18 +315,12 @@ def test_the_smoke_study_runs_with_the_model_inside_the_process(tmp_path):
 
 
 def test_workers_of_a_killed_simulation_do_not_stay_behind(tmp_path):
-    words = (
-        CAPS,
-        "bench",
-        STUDIES / "paper" / "difficulty.toml",
-        "--simulate",
-        "--processes",
-        2,
-        "--out",
-        tmp_path,
-    )
+    words = ("bench", STUDIES / "paper" / "difficulty.toml", "--simulate --processes 2 --out", tmp_path)
     process = subprocess.Popen(
-        [*map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        [CAPS, *split_words(words)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     wait_until(lambda: (tmp_path / "results").exists() or process.poll() is not None)
     assert process.poll() is None, "it ended before it could be killed"

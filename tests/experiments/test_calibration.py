@@ -2,15 +2,15 @@
 
 import pytest
 
-from caps.building import make_strategy
 from caps.core.contest import Contest
 from caps.core.errors import SettingError
 from caps.core.types import Entrant, Level
 from caps.judging.simulated import JudgeModel, SimulatedJudge
+from caps.session.parts import make_strategy
 from caps.strategies.posterior import Posterior
 from caps.studies.calibration import Probe, ProbedCase, ballot_of, believer_of, conclude, observations_of
 from caps.studies.simulation import PoolModel, generated_pools
-from playing import asks_of, lower_id_wins, played
+from support.playing import asks_of, lower_id_wins, played
 
 GOOD = JudgeModel(accuracy=0.9, accuracy_partial=0.78, position_bias=0.2)
 WEAK = JudgeModel(accuracy=0.55, accuracy_partial=0.53, position_bias=0.2)
@@ -38,7 +38,7 @@ def concluded(model, *, labels, count=40):
     return conclude([probed(pool, model, labels=labels) for pool in pools], Posterior())
 
 
-def test_a_right_and_a_wrong_answer_meet_in_both_orders_at_both_levels_and_others_of_them_once():
+def test_a_right_and_a_wrong_answer_meet_in_both_orders_at_both_levels():
     entrants, labels = field(5, 3, 1), [True] * 5 + [False] * 4
     asks = asks_of(played(probe_of(entrants, labels), entrants))
     assert len(asks) == len(set(asks)) == 8
@@ -99,10 +99,10 @@ def test_votes_are_weighed_anew_only_where_labels_tell_and_nobody_has_set_them()
     assert without.strengths == {}
     assert "only 0 cases have labels" in without.learned.silent
     found = concluded(GOOD, labels=True)
-    assert set(found.strengths) == {"votes", "nobody", "loose_odds", "calibrated"}
+    assert set(found.strengths) == {"votes", "nobody", "calibrated"}
     pools = generated_pools(PoolModel(kind="math", solve_rate=0.5), 12, seed=5)
     fixed = conclude([probed(pool, GOOD, labels=True) for pool in pools], Posterior(), fixed=["nobody"])
-    assert fixed.strengths == {}
+    assert set(fixed.strengths) <= {"votes", "calibrated"}
 
 
 def test_a_result_says_whether_its_probability_was_fitted_to_such_cases():
@@ -113,7 +113,7 @@ def test_a_result_says_whether_its_probability_was_fitted_to_such_cases():
 
 
 def test_where_several_may_be_right_labels_move_the_odds_of_all():
-    usual = Posterior().odds_alone(16)
+    usual = Posterior().nobody
     hopeless, easy = (
         conclude(
             [
@@ -123,16 +123,16 @@ def test_where_several_may_be_right_labels_move_the_odds_of_all():
             Posterior(),
         )
         .inform(Posterior(), "posterior", {})
-        .odds_alone(16)
+        .nobody
         for rate in (0.05, 0.9)
     )
-    assert hopeless < usual - 1 < usual + 1 < easy
+    assert hopeless > 2 * usual > usual > 2 * easy
 
 
 def test_what_was_learnt_enters_the_strategy_and_what_a_user_set_stays():
     found = concluded(GOOD, labels=True)
-    told = found.inform(Posterior(worth=0.01), "posterior", {"e2_high": "0.7", "worth": "0.01"})
-    assert (told.e2_high, told.worth) == (0.7, 0.01)
+    told = found.inform(Posterior(effort="high"), "posterior", {"e2_high": "0.7", "effort": "high"})
+    assert (told.e2_high, told.effort) == (0.7, "high")
     assert (told.e2_low, told.votes) == (found.learned.profile.e2_low, found.strengths["votes"])
 
 

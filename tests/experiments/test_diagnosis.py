@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from caps.building import make_prepare
 from caps.core.judge_profile import JudgeProfile
 from caps.core.types import Level
 from caps.datasets.case_files import parse_case
 from caps.judging.simulated import PRESETS, JudgeModel
+from caps.session.parts import make_prepare
 from caps.strategies.v1_infer import V1Infer
 from caps.strategies.vanilla import Vanilla
 from caps.studies.advice import Expected, Uncertainty, advise, conclude, expectations, forecast, has_tests
@@ -122,7 +122,7 @@ def test_the_fitted_judge_errs_like_the_one_that_was_measured():
     assert model.lasting == pytest.approx(judge.lasting, abs=0.2)
 
 
-def test_six_calls_on_a_pair_are_not_forecast_to_be_better_than_a_judge_that_repeats_itself():
+def test_six_calls_are_not_forecast_to_beat_a_judge_that_repeats_itself():
     judge = JudgeModel(accuracy=0.76, accuracy_partial=0.76, order_noise=0.05, carried=1.0)
     pairs = list(of_pools(generated_pools(PoolModel(n=2, solve_rate=0.5, spread=9.0), 500, seed=2)))
     found = [one for one in pairs if sum(one.pool.correct) == 1]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from caps.building import make_strategy
 from caps.costs.closed_form import eq6_tokens
+from caps.session.parts import make_strategy
 from caps.studies.metrics import METRICS, Cascade, MethodResults
 from caps.studies.results import Result, disagreements
 from caps.studies.study import Method, Study, Suite, TableSpec

@@ -1,10 +1,10 @@
 import math
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caps.building import load_templates, make_prepare, make_strategy
 from caps.core.contest import Contest
 from caps.core.text import estimate_tokens
 from caps.core.types import Case
@@ -13,9 +13,10 @@ from caps.evidence.domains import domain_named
 from caps.judging.prompt_sizes import PromptSizes
 from caps.judging.simulated import PRESETS, SimulatedJudge, judge_of
 from caps.prompts.render import find_template, render
+from caps.session.parts import load_templates, make_prepare, make_strategy
 from caps.studies.planning import Forecast, Task, forecast_case, plan_cases, rehearse
 from caps.studies.simulation import PoolModel, generated_pools
-from playing import JUDGED, asks_of, erratic, play
+from support.playing import JUDGED, asks_of, erratic, play
 
 TEMPLATES = load_templates()
 FIXED = ["caps", "v1-infer", "pointwise", "round-robin"]
@@ -50,7 +51,7 @@ def asked_in(prepared, strategy, judge, seed=7):
 
 @pytest.mark.parametrize("domain", ["math", "code", "general"])
 @pytest.mark.parametrize("name", JUDGED)
-def test_the_first_stage_is_exactly_what_the_rendered_prompts_of_the_first_round_hold(name, domain):
+def test_the_first_stage_is_forecast_as_long_as_its_rendered_prompts(name, domain):
     prepared, strategy = bout_of([5, 90, 31, 8, 400, 17, 23, 64, 9], domain=domain), make_strategy(name)
     contest = Contest(strategy, prepared.evidence.entrants, seed="7/1")
     found = forecast_case(prepared, strategy, TEMPLATES, seed=7)
@@ -79,6 +80,16 @@ NEAR = {
 }
 
 
+@cache
+def rehearsed(name, kind):
+    """Pools with their forecasts, which do not depend on the judge."""
+    strategy = make_strategy(name)
+    return [
+        (pool, rehearse(strategy, pool.entrants, pool.tokens, seed=f"1234/{pool.number}"))
+        for pool in generated_pools(PoolModel(kind=kind), 40, seed=5)
+    ]
+
+
 @pytest.mark.parametrize("kind", ["math", "code"])
 @pytest.mark.parametrize("name", ["posterior", "caps-r", "knockout", "sprint"])
 @pytest.mark.parametrize("model", NEAR.values(), ids=list(NEAR))
@@ -86,13 +97,12 @@ def test_forecasts_contain_what_a_judge_makes_a_strategy_ask_that_they_do_not_as
     """How much `posterior` asks depends most on the judge: docs/explanation/cost-model.md says where it misses."""
     if name == "posterior" and model is NEAR["biased"]:
         pytest.skip("a judge that is far from the assumed one")
-    pools, strategy = generated_pools(PoolModel(kind=kind), 40, seed=5), make_strategy(name)
+    pools, strategy = rehearsed(name, kind), make_strategy(name)
     inside, total, asked = 0, Forecast(), 0
-    for pool in pools:
-        seed = f"1234/{pool.number}"
-        forecast = rehearse(strategy, pool.entrants, pool.tokens, seed=seed)
+    for pool, forecast in pools:
         judge = SimulatedJudge(model, pool.entrants, pool.correct, seed=77, case=pool.number)
-        calls = len(asks_of(Contest(strategy, pool.entrants, seed=seed).play(judge.answer)))
+        contest = Contest(strategy, pool.entrants, seed=f"1234/{pool.number}").play(judge.answer)
+        calls = len(asks_of(contest))
         total += forecast
         line = forecast.as_line()["calls_total"]
         inside += line["low"] <= calls <= line["high"]

@@ -1,10 +1,10 @@
 import pytest
 
-from caps.building import make_strategy
 from caps.core.errors import InputError, SettingError
 from caps.costs.closed_form import caps_calls
 from caps.datasets.case_files import parse_case
 from caps.judging.simulated import PRESETS
+from caps.session.parts import make_strategy
 from caps.studies.simulation import PoolModel, Task, generated_pools, labelled, simulate, summarise
 
 

@@ -38,7 +38,7 @@ def written(tmp_path, text):
         (("seeds = [1]", "seeds = [true]"), r"study.toml:3: seeds\[0\]: must be a whole number, not True"),
         (
             ("problems = 2", "problem = 2"),
-            r"suites\[0\].simulated: there is no 'problem': did you mean 'problems'",
+            r"suites\[0\].simulated.problem: no such key; did you mean 'problems'",
         ),
         (("problems = 2", "n = 0"), r"suites\[0\].simulated: PoolModel.n = 0: must be"),
         (("problems = 2", "seed = 2"), r"suites\[0\].cases: is missing: name a file"),
@@ -57,7 +57,7 @@ def written(tmp_path, text):
         ),
         (
             ('use = "vanilla"', 'use = "posterior", stated = { acuracy = 0.9 }'),
-            r"strategies\[0\].stated: there is no 'acuracy'",
+            r"strategies\[0\].stated.acuracy: no such key",
         ),
         (
             ('use = "vanilla"', 'use = "caps", output = "f{finalist}"'),
@@ -106,7 +106,7 @@ def test_a_method_is_told_what_its_judge_is_worth_as_measured_or_as_of_another_j
         ' { name = "C", use = "posterior", stated = { accuracy = 0.95 } }]'
     )
     study = load_study(written(tmp_path, PLAIN.replace('[{ name = "A", use = "vanilla" }]', told)))
-    (shard,) = shards_of(study, limit=None, runner_of=None, skipped=pytest.fail)
+    (shard,) = shards_of(study, limit=None, resolve_for=None, skipped=pytest.fail)
     assumed, measured, praised = (turn.strategy for turn in shard.turns)
     assert assumed == study.methods[0].strategy
     assert measured.e2_high == pytest.approx(0.87, abs=0.05)  # a judge of 80 %, HIGH where it is sure
@@ -125,7 +125,7 @@ def test_one_table_needs_its_suites_and_methods_and_the_reference_only():
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
 def test_every_published_figure_stands_in_a_cell_and_every_row_has_ours_beside_it(path, tmp_path):
     study = load_study(path)
-    shards = shards_of(study, limit=1 if len(study.suites) > 3 else 3, runner_of=None, skipped=pytest.fail)
+    shards = shards_of(study, limit=1 if len(study.suites) > 3 else 3, resolve_for=None, skipped=pytest.fail)
     with Bench(shards, tmp_path) as bench:
         bench.play(limit=None, processes=1, hear=abs)
         book = bench.book()
@@ -168,13 +168,17 @@ def test_the_papers_suites_have_room_to_think_and_its_own_views():
 def test_studies_of_recorded_verdicts_look_for_their_files_where_the_user_says(path, tmp_path):
     study = load_study(path, tmp_path)
     assert {suite.cases.parent for suite in study.suites} == {tmp_path}
-    assert all(
-        suite.recorded == suite.cases and suite.recorded_judge and suite.shuffle for suite in study.suites
-    )
+    for suite in study.suites:
+        assert suite.recorded.name == suite.cases.name.replace(".cases.", ".verdicts.")
+        assert suite.recorded_judge
+        assert suite.shuffle
     missing = []
     with pytest.raises(InputError, match="none of its suites has a file of cases"):
         shards_of(
-            study, limit=None, runner_of=lambda *_: pytest.fail("nothing can be run"), skipped=missing.append
+            study,
+            limit=None,
+            resolve_for=lambda *_: pytest.fail("nothing can be run"),
+            skipped=missing.append,
         )
     assert all(suite.get for suite in missing)
     assert len(missing) == len(study.suites)

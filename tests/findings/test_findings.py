@@ -12,7 +12,7 @@ from caps.graders import math as math_grading
 from caps.graders.math import MathGrader
 from caps.journal.store import Journal
 from caps.sandbox.base import Limits
-from sandboxing import needs_bubblewrap
+from support.sandboxing import needs_bubblewrap
 
 SUMS = {"tests": {"public": [{"input": "1 2\n", "output": "3\n"}, {"input": "4 5\n", "output": "9\n"}]}}
 

@@ -12,9 +12,10 @@ from caps.core.types import Candidate, Case, Found, Problem
 from caps.findings.base import Findings
 from caps.findings.programs import BehaviourFinder
 from caps.journal.store import Journal
-from sandboxing import needs_bubblewrap
-from shell import caps as command
-from shell import json_lines
+from support.closing import closing
+from support.sandboxing import needs_bubblewrap
+from support.shell import caps as command
+from support.shell import json_lines
 
 WRONG, RIGHT = "def add(a, b):\n    return a - b\n", "def add(a, b):\n    return a + b\n"
 ASSERTIONS = ["assert add(1, 2) == 3", "assert add(2, 2) == 4", "assert add(0, 0) == 0"]
@@ -52,11 +53,8 @@ def findings_of(tests, *programs, journal=None, **extra):
     case = Case("1", Problem.of("Add."), candidates, "code", extra={"tests": tests, **extra})
 
     async def find():
-        findings = Findings({"code": BehaviourFinder()}, journal)
-        try:
+        async with closing(Findings({"code": BehaviourFinder()}, journal)) as findings:
             return (await findings.find(case)).candidates, findings.unusable
-        finally:
-            await findings.close()
 
     found, unusable = asyncio.run(find())
     return [one.found for one in found], dict(unusable)

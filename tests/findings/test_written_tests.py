@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from caps.building import load_templates, make_grader, make_prepare, make_strategy
 from caps.config import RunConfig
 from caps.core.contest import Contest
 from caps.core.errors import SettingError
@@ -23,10 +22,15 @@ from caps.findings.written_tests import (
 from caps.journal.store import Journal
 from caps.models.journaled import JournaledModel
 from caps.models.scripted import ScriptedModel
-from caps.runner import Runner
-from running import run_cases
-from sandboxing import needs_bubblewrap
-from shell import caps
+from caps.session.engines import check_batch
+from caps.session.parts import load_templates, make_grader, make_prepare, make_strategy
+from caps.session.resolve import resolve
+from caps.session.session import open_findings
+from caps.workers.texts import TextWorkers
+from support.closing import closing
+from support.running import run_cases
+from support.sandboxing import needs_bubblewrap
+from support.shell import caps
 
 TESTS = [{"input": [2, 3], "output": 5}, {"input": [0, 7], "output": 7}, {"input": [1, 1], "output": 3}]
 REPLY = f"2 + 3 is 5.\n```json\n{json.dumps(TESTS)}\n```"
@@ -45,7 +49,7 @@ CASE = Case(
 STDIN = replace(CASE, extra={})
 
 
-def test_programs_that_pass_the_same_tests_count_together_and_a_wrong_test_dismisses_none():
+def test_programs_that_pass_the_same_tests_agree_and_a_wrong_test_dismisses_none():
     assert agreement([frozenset({0, 1}), frozenset({0, 1}), frozenset({2})]) == [1.0, 1.0, 0.25]
     assert agreement([frozenset({0}), frozenset()]) == [1.0, 0.0]
     assert agreement([frozenset(), frozenset()]) == agreement([]) == []
@@ -94,15 +98,12 @@ def writer(journal, model):
 
 
 async def found(journal, model, *, budget=None, case=CASE):
-    findings = Findings({}, journal, writer=writer(journal, model))
-    try:
+    async with closing(Findings({}, journal, writer=writer(journal, model))) as findings:
         return await findings.find(case, None, budget), findings.versions
-    finally:
-        await findings.close()
 
 
 @needs_bubblewrap
-def test_tests_are_written_once_their_tokens_counted_and_the_programs_that_agree_are_preferred(tmp_path):
+def test_tests_are_written_once_and_programs_that_agree_on_them_preferred(tmp_path):
     model = ScriptedModel(lambda _: REPLY)
     with Journal.open(tmp_path / "j.sqlite") as journal:
         first, versions = asyncio.run(found(journal, model))
@@ -154,9 +155,7 @@ def test_a_run_pays_for_written_tests_once_and_its_replay_needs_no_model(tmp_pat
     assert line["tokens"]["output"] > 10
     again = caps("replay", str(run))
     assert again.returncode == 0, again.stderr
-    told = caps(
-        "plan", str(tmp_path / "cases.jsonl"), "--write-tests", "3", "--strategy", "posterior", "--json"
-    )
+    told = caps("plan", str(tmp_path / "cases.jsonl"), "--write-tests 3 --strategy posterior --json")
     (plan,) = json.loads(told.stdout)
     assert plan["write_tests"]["calls"] == 1
     assert plan["write_tests"]["tokens"] == pytest.approx(line["tokens"]["asked"], rel=0.1)
@@ -164,6 +163,7 @@ def test_a_run_pays_for_written_tests_once_and_its_replay_needs_no_model(tmp_pat
 
 def test_tests_are_not_written_through_batches_or_where_programs_may_not_run():
     with pytest.raises(SettingError, match="batches"):
-        Runner(RunConfig(write_tests=3, engine="batch")).check_batch()
+        check_batch(resolve(RunConfig(write_tests=3, engine="batch"), offline=True))
+    resolved = resolve(RunConfig(write_tests=3, hard_evidence="off"), offline=True)
     with pytest.raises(SettingError, match="hard-evidence"):
-        Runner(RunConfig(write_tests=3, hard_evidence="off")).findings(None)
+        open_findings(resolved, None, TextWorkers(), {})

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from caps import Contest
-from caps.building import make_strategy
-from playing import ALL, erratic, field_of, played
+from caps.session.parts import make_strategy
+from support.playing import ALL, erratic, field_of, played
 
 FOLDER = Path(__file__).parent / "transcripts"
 FIELDS = {

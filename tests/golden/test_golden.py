@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from playing import ALL
+from support.playing import ALL
 
 spec = importlib.util.spec_from_file_location("record", Path(__file__).with_name("record.py"))
 record = importlib.util.module_from_spec(spec)

@@ -13,7 +13,7 @@ from caps.graders.results import ResultReader
 from caps.registry import GRADERS, resolve
 from caps.sandbox.base import Limits, find_sandbox
 from caps.sandbox.programs import Program, ProgramSession
-from sandboxing import UNHURRIED, case, grade, needs_bubblewrap
+from support.sandboxing import UNHURRIED, case, grade, needs_bubblewrap
 
 pytestmark = needs_bubblewrap
 SUMS = case(
@@ -270,13 +270,10 @@ def test_behaviour_on_many_inputs_survives_a_crash_and_a_hang():
     assert called[0][1] == """\"set({'a', 1, 49})\""""
 
 
-def test_a_grader_keeps_a_version_and_stands_in_the_registry():
-    async def play():
-        grader = await resolve(GRADERS, "code")(Resources(seconds=3.0))
-        await grader.close()
-        return grader
-
-    made = asyncio.run(play())
+async def test_a_grader_keeps_a_version_and_stands_in_the_registry():
+    grader = await resolve(GRADERS, "code")(Resources(seconds=3.0))
+    await grader.close()
+    made = grader
     assert isinstance(made, CodeGrader)
     assert made.version.startswith("code-3 python3.")
     assert made.limits.seconds == 3.0

@@ -12,7 +12,8 @@ from caps.graders.code import CodeGrader, language_of
 from caps.sandbox import languages
 from caps.sandbox.base import Limits, find_sandbox
 from caps.sandbox.languages import TOOLCHAINS, language_named
-from sandboxing import needs_bubblewrap
+from support.closing import closing
+from support.sandboxing import needs_bubblewrap
 
 TESTS = {
     "public": [{"input": "1 2\n", "output": "3\n"}],
@@ -42,19 +43,13 @@ def has(language):
 
 
 async def grade(one):
-    grader = CodeGrader(await find_sandbox(), Limits(seconds=10))
-    try:
+    async with closing(CodeGrader(await find_sandbox(), Limits(seconds=10))) as grader:
         return [await grader.grade(one, candidate) for candidate in one.candidates]
-    finally:
-        await grader.close()
 
 
 async def find(one, **settings):
-    finder = BehaviourFinder(**settings)
-    try:
+    async with closing(BehaviourFinder(**settings)) as finder:
         return await finder.find(one)
-    finally:
-        await finder.close()
 
 
 @needs_bubblewrap

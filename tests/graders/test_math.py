@@ -5,12 +5,11 @@ from contextlib import asynccontextmanager
 import pytest
 from benchmarks.answers import unequal_pairs
 
-from caps.core.domains import Resources
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
 from caps.graders import math
 from caps.graders.math import MathGrader
-from caps.registry import GRADERS, resolve
+from support.closing import closing
 
 EQUAL = [
     (r"2\sqrt{2}", r"\sqrt{8}"), (r"\frac{1}{\sqrt{2}}", r"\frac{\sqrt{2}}{2}"), ("2*sqrt(3)", r"2\sqrt{3}"),
@@ -53,11 +52,8 @@ UNEQUAL = [
 
 @asynccontextmanager
 async def grading(**settings):
-    grader = MathGrader(workers=1, **settings)
-    try:
+    async with closing(MathGrader(workers=1, **settings)) as grader:
         yield grader
-    finally:
-        await grader.close()
 
 
 def case(answer="42"):
@@ -72,15 +68,12 @@ def grade(answer, text):
     return asyncio.run(story())
 
 
-def test_algebra_tells_equal_from_unequal_either_way_round():
-    async def story():
-        async with grading() as grader:
-            for pairs, expected in ((EQUAL, True), (UNEQUAL, False)):
-                for a, b in pairs:
-                    assert (a, b, await grader.equal(a, b)) == (a, b, expected)
-                    assert (b, a, await grader.equal(b, a)) == (b, a, expected)
-
-    asyncio.run(story())
+async def test_algebra_tells_equal_from_unequal_either_way_round():
+    async with grading() as grader:
+        for pairs, expected in ((EQUAL, True), (UNEQUAL, False)):
+            for a, b in pairs:
+                assert (a, b, await grader.equal(a, b)) == (a, b, expected)
+                assert (b, a, await grader.equal(b, a)) == (b, a, expected)
 
 
 @pytest.mark.parametrize(
@@ -126,22 +119,19 @@ TOO_LARGE = [
 SLOW = r"\sum_{k=1}^{10^7} \frac{1}{k^{k^{1/3}} + \sin k}"
 
 
-def test_hostile_answers_end_undecided_within_the_limit_and_the_next_question_is_answered():
-    async def story():
-        async with grading(seconds=1.5, memory=1 << 29) as grader:
-            assert await grader.equal(r"\sqrt{8}", r"2\sqrt{2}") is True
-            for bomb, why in [
-                *((one, "too large to compare") for one in TOO_LARGE),
-                (SLOW, "no reply within 1.5 s"),
-            ]:
-                start = time.monotonic()
-                found = await grader.grade(case(r"x + \sqrt{2}"), Candidate("…", answer=bomb))
-                assert (bomb, found.correct, found.reason) == (bomb, None, "undecided")
-                assert why in found.detail
-                assert time.monotonic() - start < 60
-            assert await grader.equal(r"\sqrt{18}", r"3\sqrt{2}") is True
-
-    asyncio.run(story())
+async def test_hostile_answers_are_undecided_in_time_and_the_next_one_is_graded():
+    async with grading(seconds=1.5, memory=1 << 29) as grader:
+        assert await grader.equal(r"\sqrt{8}", r"2\sqrt{2}") is True
+        for bomb, why in [
+            *((one, "too large to compare") for one in TOO_LARGE),
+            (SLOW, "no reply within 1.5 s"),
+        ]:
+            start = time.monotonic()
+            found = await grader.grade(case(r"x + \sqrt{2}"), Candidate("…", answer=bomb))
+            assert (bomb, found.correct, found.reason) == (bomb, None, "undecided")
+            assert why in found.detail
+            assert time.monotonic() - start < 60
+        assert await grader.equal(r"\sqrt{18}", r"3\sqrt{2}") is True
 
 
 STRANGE = [
@@ -157,25 +147,19 @@ STRANGE = [
 ]
 
 
-def test_a_strange_answer_is_never_right_and_never_run(tmp_path, monkeypatch):
+async def test_a_strange_answer_is_never_right_and_never_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    async def story():
-        async with grading() as grader:
-            for text in STRANGE:
-                found = await grader.grade(case(r"x + \sqrt{2}"), Candidate(text))
-                assert (text[:40], found.correct) != (text[:40], True)
-
-    asyncio.run(story())
+    async with grading() as grader:
+        for text in STRANGE:
+            found = await grader.grade(case(r"x + \sqrt{2}"), Candidate(text))
+            assert (text[:40], found.correct) != (text[:40], True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_generated_unequal_pairs_are_never_equal():
-    async def story():
-        async with grading() as grader:
-            return [(a, b) for a, b in unequal_pairs(160, seed=1) if await grader.equal(a, b)]
-
-    assert asyncio.run(story()) == []
+async def test_generated_unequal_pairs_are_never_equal():
+    async with grading() as grader:
+        assert [(a, b) for a, b in unequal_pairs(160, seed=1) if await grader.equal(a, b)] == []
 
 
 LAYERS = [
@@ -187,14 +171,11 @@ LAYERS = [
 ]
 
 
-def test_a_grade_names_the_layer_that_decided():
-    async def story():
-        async with grading() as grader:
-            for a, b, layer in LAYERS:
-                found = await grader.grade(case(a), Candidate(rf"\boxed{{{b}}}"))
-                assert (a, b, found.decided_by) == (a, b, layer)
-
-    asyncio.run(story())
+async def test_a_grade_names_the_layer_that_decided():
+    async with grading() as grader:
+        for a, b, layer in LAYERS:
+            found = await grader.grade(case(a), Candidate(rf"\boxed{{{b}}}"))
+            assert (a, b, found.decided_by) == (a, b, layer)
 
 
 def test_close_constants_without_a_proof_stay_undecided():
@@ -209,7 +190,7 @@ def test_a_hundred_kilobytes_of_fractions_are_undecided_at_once():
     assert "too long" in found.detail
 
 
-def test_without_math_verify_the_cheap_way_still_grades_and_the_rest_says_what_to_install(monkeypatch):
+def test_without_math_verify_exact_rules_grade_and_the_rest_names_the_extra(monkeypatch):
     monkeypatch.setattr(math, "_installed", lambda: None)
     assert grade("42", "42").correct is True
     assert grade("42", "43").correct is False
@@ -218,48 +199,33 @@ def test_without_math_verify_the_cheap_way_still_grades_and_the_rest_says_what_t
     assert "caps-select[bench]" in found.detail
 
 
-def test_classes_name_the_first_of_each_and_ask_each_pair_once():
-    async def story():
-        async with grading() as grader:
-            answers = ["1/2", r"2\sqrt{2}", None, "0.5", r"\sqrt{8}", "50%", "3", r"\sqrt{8}", r"\frac12"]
-            assert await grader.classes(answers) == [0, 1, None, 0, 1, 0, 6, 1, 0]
-            asked = len(grader._decided)
-            await grader.classes(answers)
-            assert len(grader._decided) == asked <= 6
-
-    asyncio.run(story())
+async def test_classes_name_the_first_of_each_and_ask_each_pair_once():
+    async with grading() as grader:
+        answers = ["1/2", r"2\sqrt{2}", None, "0.5", r"\sqrt{8}", "50%", "3", r"\sqrt{8}", r"\frac12"]
+        assert await grader.classes(answers) == [0, 1, None, 0, 1, 0, 6, 1, 0]
+        asked = len(grader._decided)
+        await grader.classes(answers)
+        assert len(grader._decided) == asked <= 6
 
 
-def test_many_candidates_are_graded_at_once():
-    async def story():
-        async with grading() as grader:
-            texts = [r"\boxed{\sqrt{8}}", r"\boxed{3}"] * 20
-            grades = await asyncio.gather(
-                *(grader.grade(case(r"2\sqrt{2}"), Candidate(text)) for text in texts)
-            )
-            assert [found.correct for found in grades] == [True, False] * 20
-            assert len(grader._decided) == 2
-
-    asyncio.run(story())
+async def test_many_candidates_are_graded_at_once():
+    async with grading() as grader:
+        texts = [r"\boxed{\sqrt{8}}", r"\boxed{3}"] * 20
+        grades = await asyncio.gather(*(grader.grade(case(r"2\sqrt{2}"), Candidate(text)) for text in texts))
+        assert [found.correct for found in grades] == [True, False] * 20
+        assert len(grader._decided) == 2
 
 
-def test_a_cancelled_grade_leaves_the_grader_usable():
-    async def story():
-        async with grading() as grader:
-            slow = asyncio.create_task(grader.equal("9^{9^{9^9}}", "x"))
-            await asyncio.sleep(0.3)
-            slow.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await slow
-            assert await grader.equal(r"\sqrt{8}", r"2\sqrt{2}") is True
-
-    asyncio.run(story())
+async def test_a_cancelled_grade_leaves_the_grader_usable():
+    async with grading() as grader:
+        slow = asyncio.create_task(grader.equal("9^{9^{9^9}}", "x"))
+        await asyncio.sleep(0.3)
+        slow.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await slow
+        assert await grader.equal(r"\sqrt{8}", r"2\sqrt{2}") is True
 
 
 def test_the_version_tells_rules_library_and_limit():
     assert MathGrader(seconds=2).version != MathGrader(seconds=3).version
     assert "math-verify" in MathGrader().version
-
-
-def test_the_registry_knows_it():
-    assert isinstance(resolve(GRADERS, "math")(Resources()), MathGrader)

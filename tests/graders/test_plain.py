@@ -1,6 +1,5 @@
 """Plain data survives the way to another process; hostile bytes are refused and nothing else."""
 
-import json
 import math
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps.graders.results import read_value, render, sort_key
-from caps.sandbox.inside.plain import PYTHON, NotPlainError, UnreadableError, decode, encode
+from caps.sandbox.inside.plain import NotPlainError, UnreadableError, decode, encode
 
 scalars = st.one_of(
     st.none(),
@@ -33,18 +32,6 @@ values = st.recursive(
 )
 
 
-tags = [*PYTHON, "int", "float", "object", "nan", "ff", "none of them"]
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(tags) | st.text(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.builds(lambda tag, parts: [tag, *parts], st.sampled_from(tags), st.lists(inner, max_size=4))
-        | st.dictionaries(st.text(max_size=3), inner, max_size=2)
-    ),
-    max_leaves=20,
-)
-
-
 @settings(max_examples=60)
 @given(values)
 def test_a_value_arrives_as_it_was(value):
@@ -54,19 +41,6 @@ def test_a_value_arrives_as_it_was(value):
     inert = read_value(encode(value))
     assert render(inert) == render(read_value(encode(found)))
     assert sort_key(inert) == sort_key(read_value(encode(found)))
-
-
-@settings(max_examples=100)
-@given(st.binary(max_size=40) | json_values.map(json.dumps).map(str.encode))
-def test_hostile_bytes_raise_nothing_else(data):
-    try:
-        found = decode(data)
-    except UnreadableError:
-        return
-    encoded = encode(found)
-    assert render(read_value(encode(decode(encoded)))) == render(read_value(encoded)), (
-        "a value like any other"
-    )
 
 
 class Sly:

@@ -16,9 +16,9 @@ from caps.core.errors import SandboxError, SettingError, UserError
 from caps.sandbox.base import PYTHON, Job, Limits, find_sandbox
 from caps.sandbox.bubblewrap import Bubblewrap, _common_arguments, build_filter
 from caps.sandbox.runner import Launch, Runner
-from leftovers import processes_with
-from sandboxing import UNHURRIED, needs_bubblewrap, run
-from waiting import wait_until
+from support.leftovers import processes_with
+from support.sandboxing import UNHURRIED, needs_bubblewrap, run
+from support.waiting import wait_until
 
 pytestmark = needs_bubblewrap
 SHORT = Limits(seconds=0.5)
@@ -30,12 +30,9 @@ def test_an_honest_program_gets_its_input_and_gives_its_output():
     assert (ran.status, ran.exit_code, ran.stdout, ran.stderr) == ("ok", 0, b"HELLO\n", b"aside\n")
 
 
-def test_any_command_of_the_system_can_be_a_job():
-    async def play():
-        sandbox = await find_sandbox()
-        return await sandbox.run(Job(("sort", "/job/words"), {"words": b"b\na\n"}))
-
-    assert asyncio.run(play()).stdout == b"a\nb\n"
+async def test_any_command_of_the_system_can_be_a_job():
+    sandbox = await find_sandbox()
+    assert (await sandbox.run(Job(("sort", "/job/words"), {"words": b"b\na\n"}))).stdout == b"a\nb\n"
 
 
 @pytest.mark.parametrize(
@@ -162,19 +159,16 @@ def test_what_a_program_leaves_behind_ends_with_it():
     wait_until(lambda: not processes_with(mark))
 
 
-def test_cancelling_ends_the_program_however_early():
+async def test_cancelling_ends_the_program_however_early():
     mark = f"caps-cancelled-{os.getpid()}"
 
-    async def play():
-        sandbox = await find_sandbox()
-        for pause in range(40):
-            task = asyncio.create_task(sandbox.run(Job(("sh", "-c", f"sleep 62; : {mark}"))))
-            await asyncio.sleep(pause / 2000)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(play())
+    sandbox = await find_sandbox()
+    for pause in range(40):
+        task = asyncio.create_task(sandbox.run(Job(("sh", "-c", f"sleep 62; : {mark}"))))
+        await asyncio.sleep(pause / 2000)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     wait_until(lambda: not processes_with(mark))
 
 
@@ -230,15 +224,12 @@ def test_a_launcher_that_fails_is_not_the_programs_fault():
         asyncio.run(Runner(Broken(), cores=1).run(PYTHON.job("print(1)")))
 
 
-def test_no_more_jobs_run_at_once_than_there_are_cores():
-    async def play():
-        sandbox = await find_sandbox(cores=1)
-        jobs = [sandbox.run(PYTHON.job("import time; time.sleep(0.2)")) for _ in range(3)]
-        before = time.perf_counter()
-        await asyncio.gather(*jobs)
-        return time.perf_counter() - before
-
-    assert asyncio.run(play()) > 0.6
+async def test_no_more_jobs_run_at_once_than_there_are_cores():
+    sandbox = await find_sandbox(cores=1)
+    jobs = [sandbox.run(PYTHON.job("import time; time.sleep(0.2)")) for _ in range(3)]
+    before = time.perf_counter()
+    await asyncio.gather(*jobs)
+    assert (time.perf_counter() - before) > 0.6
 
 
 def test_without_bubblewrap_the_way_out_is_named(monkeypatch, tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from caps.datasets.imports import open_cases
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, is_judge
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("inspect")]
@@ -77,3 +78,32 @@ def test_the_documented_commands_choose_the_right_answer(inspect, tmp_path, word
     (score,) = json.loads(log.read_text())["results"]["scores"]
     assert score["metrics"]["accuracy"]["value"] == 1
     assert score.get("reducer") == scored_by
+
+
+SAMPLES = """
+import json, sys
+from inspect_ai.log import read_eval_log
+log = read_eval_log(sys.argv[1])
+rows = sorted((str(sample.id), sample.epoch, sample.output.completion) for sample in log.samples)
+print(json.dumps(rows))
+"""
+
+
+@pytest.mark.parametrize("ending", ["eval", "json"])
+def test_a_log_is_read_as_inspect_itself_reads_it(inspect, tmp_path, ending):
+    (tmp_path / "task.py").write_text(TASK)
+    clean = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    with ScriptedEndpoint(Writer(), models=("m",)) as server:
+        variables = {**clean, "HOME": str(tmp_path), "STUB_BASE_URL": server.url, "STUB_API_KEY": "k"}
+        command = [inspect, "eval", "task.py", "--model", "openai-api/stub/m", "--epochs", "4"]
+        more = ["--display", "plain", "--log-format", ending, "--log-dir", "logs"]
+        subprocess.run([*command, *more], cwd=tmp_path, env=variables, capture_output=True, check=True)
+    (log,) = (tmp_path / "logs").glob(f"*.{ending}")
+    python = inspect.with_name("python")
+    read = subprocess.run(
+        [python, "-c", SAMPLES, log], cwd=tmp_path, env=clean, capture_output=True, text=True, check=True
+    )
+    theirs = [text for _, _, text in json.loads(read.stdout)]
+    (case,) = open_cases(str(log))
+    assert [candidate.text for candidate in case.candidates] == theirs
+    assert case.problem.text == "What is 17 * 23?"

@@ -76,7 +76,7 @@ def test_groups_are_kept_apart_and_costs_are_counted_by_step() -> None:
     assert found[4] > max(found[0], found[2])
     (costs,) = noted
     assert (costs.groups, costs.distinct, costs.all_pairs) == (2, 4, 3)
-    assert 0 < costs.judge_calls <= 3
+    assert 0 < costs.judge_calls <= 4
     assert logged["caps/judge_calls"] == costs.judge_calls
     again = asyncio.run(reward.compute(prompts, completions))
     assert again == found
@@ -149,7 +149,7 @@ def test_openrlhf_gets_tensors_of_the_completions_alone(monkeypatch) -> None:
     found = reward_func(["p a", "p bbb"], ["p ", "p "], ["", ""])
     assert found["rewards"] == [-1.0, 1.0]
     assert found["scores"] == [0.0, 1.0]
-    assert found["extra_logs"]["caps/judge_calls"] == [1.0, 1.0]
+    assert found["extra_logs"]["caps/judge_calls"] == [2.0, 2.0]  # both orders
     with pytest.raises(RewardError, match="group_size"):
         reward_func(["p a"], ["p "], [""])
     one_by_one = openrlhf_reward(reward, group_size=2)

@@ -19,7 +19,7 @@ from caps.journal.records import Reply
 from caps.journal.store import Journal
 from caps.testing import Reply as Answer
 from caps.testing import ScriptedEndpoint, better_quality_wins, write_cases
-from shell import caps, caps_json, installed
+from support.shell import caps, caps_json, installed
 
 CASES, CALLS = 10, 3  # cases of four candidates, and the calls of each
 PADDING = "so many words " * 150
@@ -176,7 +176,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("fault", "words"), FAULTS.items(), ids=lambda value: getattr(value, "__name__", ""))
-def test_a_journal_that_cannot_be_used_ends_the_run_before_anyone_is_asked_and_is_left_as_it_is(
+def test_an_unusable_journal_ends_the_run_before_any_call_and_stays_as_it_is(
     select, server, path, fault, words
 ):
     with fault(path) or nullcontext():
@@ -261,7 +261,7 @@ def filled(path, rows=400):
     return path
 
 
-def test_a_file_that_another_process_is_just_making_is_not_taken_for_another_programs(tmp_path):
+def test_a_journal_that_another_process_is_creating_is_waited_for(tmp_path):
     path = tmp_path / "j"
     for moment in range(1, 4):
         path.unlink(missing_ok=True)
@@ -349,9 +349,7 @@ DAMAGE = (
 )
 
 
-def test_rows_that_cannot_be_read_are_named_and_asked_for_again_and_the_others_are_not(
-    select, server, path, original
-):
+def test_only_rows_that_cannot_be_read_are_named_and_asked_for_again(select, server, path, original):
     with closing(sqlite3.connect(path)) as connection, connection:
         keys = [key for (key,) in connection.execute("SELECT key FROM replies ORDER BY key")][: len(DAMAGE)]
         for key, damage in zip(keys, DAMAGE, strict=True):

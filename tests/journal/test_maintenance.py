@@ -207,7 +207,7 @@ def test_a_journal_that_another_process_writes_to_is_waited_for(tmp_path):
         assert time.monotonic() - started > 0.3
 
 
-def test_a_reader_that_keeps_old_bytes_alive_is_told_and_the_same_command_again_finishes(tmp_path):
+def test_a_reader_that_keeps_old_bytes_is_reported_and_a_second_run_finishes(tmp_path):
     path = filled(tmp_path / "j")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN")

@@ -33,7 +33,7 @@ with Journal.open(path) as journal:
     asyncio.run(run(journal))
 """
 from caps.testing import Reply, ScriptedEndpoint
-from waiting import PATIENCE, wait_until
+from support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.linux
 

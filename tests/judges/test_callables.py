@@ -97,7 +97,7 @@ def test_what_it_costs_is_counted_and_budgets_hold():
     assert result.tokens == 100 * judge.asked
     assert result.usd == pytest.approx(judge.asked * (100 * 1.0 + 5 * 2.0) / 1e6)
     limited = caps.select_sync(
-        CASE, judge=Object(), strategy="round-robin", budget_tokens=1000, connections=1
+        CASE, judge=Object(), strategy="round-robin", budget_tokens=1000, max_connections=1
     )
     assert limited.selection.provisional
     assert limited.tokens <= 1000 + 105
@@ -288,21 +288,21 @@ def test_what_was_not_answered_is_not_kept(tmp_path):
 # Judges that are objects, and things that are no judges
 
 
-def test_a_runner_takes_a_judge_object_and_a_function():
+def test_a_session_takes_a_judge_object_and_a_function():
     scripted = ScriptedJudge(
         lambda prepared, ask: caps.Verdict(
             *(10 if prepared.case.candidates[one].correct else 1 for one in ask.entrants)
         )
     )
 
-    async def winners(runner):
-        return [outcome.selection.winner async for outcome in runner.run(cases(3))]
+    async def winners(judge):
+        objects, config = caps.Objects(judge=judge), caps.RunConfig(strategy="round-robin")
+        async with caps.open_session(caps.resolve(config, objects=objects)) as session:
+            return [outcome.selection.winner async for outcome in session.run(cases(3))]
 
     wanted = [[one.correct for one in case.candidates].index(True) for case in cases(3)]
     for judge in (scripted, judge_by_quality):
-        assert (
-            asyncio.run(winners(caps.Runner(caps.RunConfig(strategy="round-robin"), judge=judge))) == wanted
-        )
+        assert asyncio.run(winners(judge)) == wanted
 
 
 class HalfAJudge:
@@ -327,8 +327,12 @@ def test_what_is_no_judge_is_refused_with_what_is_missing(judge, words):
 
 def test_a_function_cannot_judge_in_batches_or_on_a_cluster():
     async def run(engine):
-        runner = caps.Runner(caps.RunConfig(engine=engine, journal="unused.sqlite"), judge=judge_by_quality)
-        return [one async for one in runner.run([CASE])]
+        objects, config = (
+            caps.Objects(judge=judge_by_quality),
+            caps.RunConfig(engine=engine, journal="unused.sqlite"),
+        )
+        async with caps.open_session(caps.resolve(config, objects=objects)) as session:
+            return [outcome async for outcome in session.run([CASE])]
 
     for engine in ("batch", "ray"):
         with pytest.raises(caps.SettingError, match="cannot be the judge"):

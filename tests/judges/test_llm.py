@@ -3,13 +3,13 @@ import asyncio
 import pytest
 
 from caps import Level, Pairing, Pick, Rating, Unanswered, Verdict
-from caps.building import load_templates, make_prepare
 from caps.core.errors import AccessError, BusyError, SettingError, TooLongError
 from caps.core.types import Group, Solo, TokenLogprob, Usage
 from caps.datasets.case_files import parse_case
 from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.base import Completion
 from caps.models.scripted import ScriptedModel
+from caps.session.parts import load_templates, make_prepare
 from caps.testing import case_line
 
 BOUT = make_prepare()(parse_case(case_line("one", [0.2, 0.9, 0.5]), default_id=""))

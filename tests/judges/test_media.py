@@ -6,7 +6,6 @@ import json
 import pytest
 
 from caps import Level, Pairing, select_sync
-from caps.building import load_templates, make_prepare
 from caps.core.errors import CapsError, InputError
 from caps.datasets.case_files import case_row, parse_case, read_cases
 from caps.journal.keys import request_key
@@ -17,8 +16,9 @@ from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
 from caps.prompts.render import ask_for_answer
 from caps.server.requests import chat_problem
+from caps.session.parts import load_templates, make_prepare
 from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
-from shell import caps
+from support.shell import caps
 
 PNG = base64.b64decode(BLUE.partition(",")[2])
 PDF = "data:application/pdf;base64," + base64.b64encode(b"%PDF-1.7 four").decode()

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import pytest
 
-from caps.building import make_strategy
 from caps.core.errors import InputError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Capabilities
 from caps.core.settings import setting
 from caps.core.types import Selection
 from caps.judging.profiles import profile_row, read_profile
+from caps.session.parts import make_strategy
 
 TOY = f"{__name__}:Toy"
 
@@ -25,7 +25,7 @@ class Toy:
 
     e2_high: float = setting(0.6, "how often a HIGH verdict is right")
     first_slot: float = setting(0.5, "pull of slot A")
-    repeats: int = setting(3, "a count that only shares its name with the profile's share")
+    sure: int = setting(3, "a count that only shares its name with the profile's share")
 
     def play(self, entrants, rng):
         yield from ()
@@ -33,14 +33,14 @@ class Toy:
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    profile = replace(JudgeProfile(), e2_high=0.93, shared=0.1)
+    profile = replace(JudgeProfile(), e2_high=0.93, sure=0.1)
     path = tmp_path / "judge.json"
     path.write_text(json.dumps(profile_row(profile, {"model": "m", "counts": {"pairs": 40}})))
     assert read_profile(path) == profile
 
 
 def test_a_strategy_gets_the_fields_it_has_and_set_wins_over_them():
-    profile = replace(JudgeProfile(), e2_high=0.93, first_slot=0.7, repeats=0.2)
+    profile = replace(JudgeProfile(), e2_high=0.93, first_slot=0.7, sure=0.2)
     assert make_strategy(TOY, profile=profile) == Toy(e2_high=0.93, first_slot=0.7)
     assert make_strategy(TOY, {"first-slot": "0.4"}, profile) == Toy(e2_high=0.93, first_slot=0.4)
 

@@ -13,17 +13,18 @@ from caps import (
     Pick,
     Rating,
     RecordedJudge,
-    Runner,
     SettingError,
     Solo,
     Verdict,
+    open_session,
+    resolve,
 )
-from caps.building import make_prepare
 from caps.config import RunConfig
 from caps.core.types import Group, Unanswered
+from caps.costs.budget import UnlimitedBudget
 from caps.datasets.verdicts import text_digest
-from caps.judging.base import UnlimitedBudget
 from caps.judging.recorded import RULE, SUBSTITUTIONS, reordered
+from caps.session.parts import make_prepare
 
 CASE = Case.of("Which?", ["none", "one", "two"], name="q")
 FULL, PARTIAL = Level.FULL, Level.PARTIAL
@@ -173,8 +174,9 @@ def test_a_strategy_that_asks_for_what_is_not_recorded_is_refused(tmp_path):
     judge_of(tmp_path, {"shown": [0, 1], "verdict": "A"})
 
     async def run(**settings):
-        runner = Runner(RunConfig(recorded=str(tmp_path / "v.jsonl"), **settings))
-        return [one async for one in runner.run([CASE])]
+        config = RunConfig(recorded=str(tmp_path / "v.jsonl"), **settings)
+        async with open_session(resolve(config)) as session:
+            return [outcome async for outcome in session.run([CASE])]
 
     with pytest.raises(SettingError, match="asks for a rating, and no rating of judge 'judge' is recorded"):
         asyncio.run(run(strategy="pointwise"))
@@ -183,4 +185,4 @@ def test_a_strategy_that_asks_for_what_is_not_recorded_is_refused(tmp_path):
     (outcome,) = asyncio.run(run(strategy="caps"))
     assert outcome.ledger.unanswered["not recorded"] > 0
     with pytest.raises(InputError, match=r"--recorded .*: No such file"):
-        asyncio.run(Runner(RunConfig(recorded=str(tmp_path / "no"))).run([CASE]).__anext__())
+        resolve(RunConfig(recorded=str(tmp_path / "no")))

@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import caps as api
-from caps.config import Keys, RunConfig
-from caps.config_sources import read_config_file
+from caps.config import Keys, RunConfig, read_judges
+from caps.config.judges import parse_word
+from caps.config.sources import read_config_file
 from caps.core.errors import SettingError
 from caps.core.types import Pick, Rating, Unanswered, Verdict
-from caps.judge_tables import parse_word, read_tables
 from caps.judging.base import UNREAD, Attempt, Ruling, Usage
 from caps.judging.several import JudgeTotals, WeightedJudge, add_rulings, average, combined
-from caps.runner import Runner
+from caps.session.resolve import resolve
 from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, write_cases
-from judges.several import RunOfJudges, three_judges
-from shell import caps, json_lines
+from support.several_judges import RunOfJudges, three_judges
+from support.shell import caps, json_lines
 
 HIGH_A, HIGH_B, LOW_A, LOW_B, TIE = Verdict(9, 3), Verdict(3, 9), Verdict(7, 5), Verdict(5, 7), Verdict(5, 5)
 
@@ -46,7 +46,7 @@ VERDICTS = st.sampled_from([HIGH_A, LOW_A, TIE, LOW_B, HIGH_B])
 
 
 @given(answers=st.lists(st.tuples(st.floats(0.01, 100), VERDICTS), min_size=1, max_size=5))
-def test_swapping_the_slots_swaps_the_mean_and_unanimous_judges_have_exactly_their_own_verdict(answers):
+def test_swapping_slots_swaps_the_mean_and_unanimous_judges_keep_their_verdict(answers):
     mean = average(answers)
     swapped = average([(weight, verdict.swapped()) for weight, verdict in answers])
     assert mean == swapped.swapped()
@@ -98,7 +98,7 @@ def test_totals_count_what_each_judge_answered_cost_and_how_far_it_agrees():
 WRONG = {
     "wieght = 1": "wieght: no such key; did you mean 'weight'?",
     "weight = 0": "weight: must be a number above 0, not 0",
-    "weight = inf": "weight: must be a number of at most 1e+09, not inf",
+    "weight = inf": "weight: must be a number of at most 1,000,000,000, not inf",
     'level = "most"': "level: must be one of both, partial, full, not 'most'",
     'level = "full"\nweight = "2"': "weight: must be a number, not '2'",
     'name = "first"': "judges 1 and 2: both have the name 'first'",
@@ -106,7 +106,7 @@ WRONG = {
     'judge = "py:x:y"': "give only one of model, judge and recorded",
     "price_input = 1": "a price needs both price_input and price_output",
     "profile = {e2_high = 1}": "profile: no such key",
-    "max_tokens = 0": "max_tokens: must be a whole number of at least 1, not 0",
+    "max_tokens = 0": "max_tokens = 0: must be a whole number of at least 1",
 }
 
 
@@ -125,13 +125,13 @@ def test_a_wrong_table_gets_a_message_that_names_file_table_and_field(tmp_path):
 
 def test_each_level_needs_a_judge_and_one_model_may_be_asked_differently_at_each():
     with pytest.raises(SettingError, match=r"no judge is asked about full views \(E2\)"):
-        read_tables([{"model": "m", "level": "partial"}], "--judge")
+        read_judges([{"model": "m", "level": "partial"}], "--judge")
     tables = [
         {"name": "brief", "model": "m", "level": "partial", "max_tokens": 512},
         {"model": "m", "level": "full", "extra": {"reasoning_effort": "high"}},
     ]
-    sources = Runner(RunConfig(base_url="http://localhost:1/v1", judges=tables)).judge_sources
-    asked = [(one.settings.max_tokens, one.config.extra) for one in sources]
+    judges = resolve(RunConfig(base_url="http://localhost:1/v1", judges=tables)).judges
+    asked = [(spec.settings().max_tokens, spec.config.extra) for spec in judges]
     assert asked == [(512, {}), (4096, {"reasoning_effort": "high"})]
 
 
@@ -144,7 +144,7 @@ def test_the_key_of_the_run_goes_to_no_other_address():
     keys = Keys(api_key="generator", judges={"OWN": "own"})
 
     def keys_sent(**config):
-        return [one.endpoints.judge.api_key for one in Runner(RunConfig(**config), keys=keys).judge_sources]
+        return [spec.where.api_key for spec in resolve(RunConfig(**config), keys).judges]
 
     assert keys_sent(base_url=run, judges=tables) == ["generator", "generator", None, "own"]
     assert keys_sent(model="m", base_url=run, judge_base_url=other, judges=tables[:2]) == [None, "generator"]
@@ -169,8 +169,11 @@ def test_a_single_bracket_and_a_found_file_are_refused(tmp_path):
 
 
 def test_words_of_the_command_line_are_tables():
-    tables = read_tables([parse_word("model=m,weight=2,price_input=0.5,price_output=1"), "py:x:y"], "--judge")
-    assert [(one.name, one.weight, one.price_input) for one in tables] == [("m", 2, 0.5), ("py:x:y", 1, None)]
+    tables = read_judges([parse_word("model=m,weight=2,price_input=0.5,price_output=1"), "py:x:y"], "--judge")
+    assert [(one.name, one.weight, one.settings.get("price_input")) for one in tables] == [
+        ("m", 2, 0.5),
+        ("py:x:y", 1, None),
+    ]
 
 
 def test_no_key_is_in_the_config_and_no_address_or_extra_field_is_shown():
@@ -190,7 +193,7 @@ def test_no_key_is_in_the_config_and_no_address_or_extra_field_is_shown():
 # Runs with real servers
 
 
-def test_all_judges_are_asked_once_a_resumed_run_pays_nothing_and_a_replay_asks_nothing(judges):
+def test_all_judges_are_asked_once_and_resume_and_replay_ask_nothing(judges):
     first = judges.run()
     assert first.returncode == 0, first.stderr
     asked = judges.asked()
@@ -342,7 +345,7 @@ def test_a_budget_holds_for_all_judges_together_and_its_run_replays(judges):
     assert "all as in the run" in replayed.stderr, replayed.stderr
 
 
-def test_a_list_of_one_function_is_that_function_and_one_that_raises_leaves_the_others():
+def test_one_function_in_a_list_is_that_judge_and_one_that_raises_is_left_out():
     case = api.Case.of("Which?", ["short", "much longer", "x"])
 
     def longer(problem, a, b):

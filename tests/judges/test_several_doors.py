@@ -6,15 +6,15 @@ import pickle
 import pytest
 
 import caps as api
-from batching import request_rows, to_the_end
 from caps.config import RunConfig
 from caps.judging.profiles import read_profile
-from caps.runner import Runner
+from caps.session.resolve import resolve
 from caps.testing import QUALITY, Reply, ScriptedEndpoint, better_quality_wins, case_line, spread
-from judges.several import RunOfJudges, opposite, three_judges
-from running import run_here
-from server.serving import inside
-from shell import caps, caps_json
+from support.batching import request_rows, to_the_end
+from support.running import run_here
+from support.serving import served
+from support.several_judges import RunOfJudges, opposite, three_judges
+from support.shell import caps, caps_json
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def orders(judges):
     return [line["order"] for line in judges.lines()]
 
 
-def test_api_functions_and_server_choose_as_the_command(judges):
+async def test_api_functions_and_server_choose_as_the_command(judges):
     wanted, before = orders(judges), judges.asked()
     rows = [json.loads(line) for line in judges.cases.read_text().splitlines()]
     tables = [
@@ -52,10 +52,8 @@ def test_api_functions_and_server_choose_as_the_command(judges):
     chosen = api.select_many_sync(rows, judge=[better, best, worse], **config)
     assert [list(one.order) for one in chosen] == wanted
 
-    async def ask(app):
-        return await app("POST", "/v1/select", rows[0])
-
-    answer = inside(judges.servers[0].url, ask, config_={"judges": tables, **config})
+    async with served(judges.servers[0].url, config_={"judges": tables, **config}) as app:
+        answer = await app("POST", "/v1/select", rows[0])
     assert answer.status == 200, answer.body
     assert answer.json["order"] == wanted[0]
     assert answer.json["judges"]["j2"]["agreed"] == 0
@@ -79,12 +77,12 @@ def test_batch_files_hold_the_requests_of_all_judges_and_choose_as_a_live_run(ju
 
 def test_a_runner_with_several_judges_can_be_sent_to_a_worker_process():
     config = RunConfig(judges=[{"model": "a"}, {"model": "b", "weight": 2}], base_url="http://localhost:1/v1")
-    runner = pickle.loads(pickle.dumps(Runner(config)))
-    judges = [(one.endpoints.judge.model, one.table.weight) for one in runner.judge_sources]
+    resolved = pickle.loads(pickle.dumps(resolve(config)))
+    judges = [(spec.where.model, spec.table.weight) for spec in resolved.judges]
     assert judges == [("a", 1), ("b", 2)]
 
 
-def test_diagnose_measures_several_judges_as_one_and_its_profile_is_that_of_the_judge(tmp_path):
+def test_diagnose_measures_several_judges_as_one_judge(tmp_path):
     with three_judges(tmp_path) as judges:
         cases = tmp_path / "labelled.jsonl"
         cases.write_text("".join(case_line(f"case {i}", spread(4, i)) + "\n" for i in range(8)))

@@ -192,7 +192,7 @@ def judge_of_two(model, case, which):
 
 
 @pytest.mark.parametrize("accuracy", [0.6, 0.7, 0.76, 0.8, 0.9])
-def test_the_usual_judge_changes_few_verdicts_when_redrawn_and_several_times_as_many_when_swapped(accuracy):
+def test_the_usual_judge_changes_more_verdicts_when_swapped_than_when_redrawn(accuracy):
     found = statistics(judge_of(accuracy))
     assert 0.02 <= found.redraw <= 0.08
     assert found.swap > 2 * found.redraw
@@ -213,7 +213,7 @@ def test_the_usual_pull_is_slight_for_a_good_judge_and_strong_for_a_weak_one():
     assert 0.45 <= abs(statistics(weak).pull) <= 0.75
 
 
-def test_the_seed_decides_which_slot_the_usual_judge_prefers_and_a_stated_pull_is_towards_slot_a():
+def test_the_seed_decides_the_preferred_slot_and_a_stated_pull_is_towards_a():
     def mean_pull(model, seed):
         found = [SimulatedJudge(model, FIELD, TRUTH, seed=seed, case=case) for case in range(200)]
         return fmean(judge.pull(Level.FULL) for judge in found)

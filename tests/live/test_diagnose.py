@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from caps.building import load_templates, make_prepare
 from caps.config import RunConfig
 from caps.core.types import Candidate, Case, Problem
-from caps.runner import Runner
+from caps.session.parts import load_templates, make_prepare
+from caps.session.resolve import resolve
 from caps.statistics.judge_measures import classify, is_usable
 from caps.studies.advice import measured_of
 from caps.studies.diagnosis import Plan, ask, schedule, subjects
@@ -31,7 +31,7 @@ def test_the_embedded_model_is_not_told_from_a_coin(tmp_path):
         model="embedded", prompts=str(tmp_path), context_tokens=512, threads=1, hard_evidence="off"
     )
     plan = Plan(pairs=1)
-    asked = asyncio.run(ask(Runner(config), schedule(list(subjects([SUM], make_prepare())), plan), plan))
+    asked = asyncio.run(ask(resolve(config), schedule(list(subjects([SUM], make_prepare())), plan), plan))
     assert [obs.malformed for obs in asked.observations] == [False] * 4
     assert all(obs.tokens > 20 for obs in asked.observations)
     measured = measured_of(asked)

@@ -95,25 +95,22 @@ def test_servers_that_tell_the_context_elsewhere_are_asked_there():
     assert [one.models[0].context for one in got] == [131072, 16384, 4096, None]
 
 
-def test_a_key_goes_to_its_own_address_and_is_shown_nowhere():
+async def test_a_key_goes_to_its_own_address_and_is_shown_nowhere():
     seen = []
 
     def picky(request):
         seen.append(request.headers.get("Authorization"))
         return web.Response(status=401, text="no")
 
-    async def look():
-        runner = web.AppRunner(answering({"/v1/models": picky}), access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        port = runner.addresses[0][1]
-        mine = ServerAddress("CAPS_BASE_URL", f"http://127.0.0.1:{port}/v1?token=hidden", "sk-very-secret")
-        try:
-            return await discover([mine, *local_endpoints([("vLLM", port)])])
-        finally:
-            await runner.cleanup()
-
-    got = asyncio.run(look())
+    runner = web.AppRunner(answering({"/v1/models": picky}), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
+    mine = ServerAddress("CAPS_BASE_URL", f"http://127.0.0.1:{port}/v1?token=hidden", "sk-very-secret")
+    try:
+        got = await discover([mine, *local_endpoints([("vLLM", port)])])
+    finally:
+        await runner.cleanup()
     assert [one.state for one in got] == ["refusing", "refusing"]
     assert sorted(map(str, seen)) == ["Bearer sk-very-secret", "None"]
     assert "secret" not in repr(got) + repr(ServerAddress("x", "y", "sk-very-secret"))

@@ -25,7 +25,8 @@ from caps.models.base import Completion, Request
 from caps.models.faults import Retries
 from caps.models.http import HttpModel, Timeouts
 from caps.testing import Half, Hang, Raw, Reply, Reset, ScriptedEndpoint, Status
-from waiting import until
+from support.closing import closing
+from support.waiting import until
 
 QUICK = Retries(first=0.001, longest=0.002)
 KEY = "sk-very-secret-0123456789"
@@ -39,11 +40,8 @@ def complete(server, *requests, **settings):
     """Send requests at once through a fresh model; replies in order, an error is raised."""
 
     async def run():
-        model = HttpModel(server.url, **{"retries": QUICK, **settings})
-        try:
+        async with closing(HttpModel(server.url, **{"retries": QUICK, **settings})) as model:
             return await asyncio.gather(*(model.complete(request) for request in requests or [ask()]))
-        finally:
-            await model.close()
 
     return asyncio.run(run())
 

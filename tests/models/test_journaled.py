@@ -15,7 +15,7 @@ from caps.models.journaled import JournaledModel, to_reply
 from caps.models.scripted import ScriptedModel
 from caps.models.servers import ServersModel
 from caps.testing import Reply, ScriptedEndpoint
-from waiting import until
+from support.waiting import until
 
 WHOLE = Completion(
     "A\x00\u00e9",
@@ -60,14 +60,11 @@ class Slow:
         pass
 
 
-def test_what_was_paid_once_is_replayed_whole(journal):
+async def test_what_was_paid_once_is_replayed_whole(journal):
     inner = ScriptedModel([WHOLE])
 
-    async def run():
-        model = JournaledModel(inner, journal)
-        return [await model.complete(ask()) for _ in range(3)]
-
-    first, *others = asyncio.run(run())
+    model = JournaledModel(inner, journal)
+    first, *others = [await model.complete(ask()) for _ in range(3)]
     assert inner.calls == 1
     assert first == replace(
         WHOLE, key=request_key(ask()), logprobs=(TokenLogprob("A", -0.1, (("A", -0.1), ("B", -9999.0))),)
@@ -83,20 +80,17 @@ def test_a_new_process_finds_it_too(tmp_path):
         assert (got.text, got.replayed, inner.calls) == ("A", not calls, calls)
 
 
-def test_another_draw_is_another_call(journal):
+async def test_another_draw_is_another_call(journal):
     inner = ScriptedModel(["A", "B"])
 
-    async def run():
-        model = JournaledModel(inner, journal)
-        return [(await model.complete(ask(draw=draw))).text for draw in (0, 1, 0, 1)]
-
-    assert asyncio.run(run()) == ["A", "B", "A", "B"]
+    model = JournaledModel(inner, journal)
+    assert [(await model.complete(ask(draw=draw))).text for draw in (0, 1, 0, 1)] == ["A", "B", "A", "B"]
 
 
-def test_a_reply_is_in_the_file_before_it_is_returned(tmp_path):
+async def test_a_reply_is_in_the_file_before_it_is_returned(tmp_path):
     path = tmp_path / "j.sqlite"
 
-    async def run(journal):
+    with Journal.open(path) as journal:
         model = JournaledModel(ScriptedModel(lambda _: "A"), journal)
         for i in range(10):
             await model.complete(ask(str(i)))
@@ -104,83 +98,65 @@ def test_a_reply_is_in_the_file_before_it_is_returned(tmp_path):
                 assert other.execute("SELECT count(*) FROM replies").fetchone() == (i + 1,)
             other.close()
 
-    with Journal.open(path) as journal:
-        asyncio.run(run(journal))
 
-
-def test_identical_requests_under_way_are_asked_once_and_paid_by_one(journal):
-    async def run():
-        inner = Slow()
-        model = JournaledModel(inner, journal)
-        tasks = [asyncio.create_task(model.complete(ask())) for _ in range(5)]
-        await until(lambda: inner.calls)
-        inner.go.set()
-        return inner.calls, [(got.text, got.replayed) for got in await asyncio.gather(*tasks)]
-
-    calls, got = asyncio.run(run())
+async def test_identical_requests_under_way_are_asked_once_and_paid_by_one(journal):
+    inner = Slow()
+    model = JournaledModel(inner, journal)
+    tasks = [asyncio.create_task(model.complete(ask())) for _ in range(5)]
+    await until(lambda: inner.calls)
+    inner.go.set()
+    calls, got = inner.calls, [(got.text, got.replayed) for got in await asyncio.gather(*tasks)]
     assert calls == 1
     assert sorted(got) == [("late", False)] + [("late", True)] * 4
 
 
 @pytest.mark.parametrize(("leaver", "calls"), [(0, 2), (2, 1)])
-def test_whoever_leaves_the_others_are_answered_and_if_the_first_left_another_asks(journal, leaver, calls):
-    async def run():
-        inner = Slow()
-        model = JournaledModel(inner, journal)
-        tasks = [asyncio.create_task(model.complete(ask())) for _ in range(3)]
-        await until(lambda: inner.calls)
-        tasks.pop(leaver).cancel()
-        await until(lambda: inner.calls == calls)
-        inner.go.set()
-        got = await asyncio.gather(*tasks)
-        return inner.calls, sorted(reply.replayed for reply in got)
-
-    assert asyncio.run(run()) == (calls, [False, True])
-
-
-def test_a_call_nobody_waits_for_is_ended_and_may_be_asked_anew_at_once(journal):
-    async def run():
-        inner = Slow()
-        model = JournaledModel(inner, journal)
-        task = asyncio.create_task(model.complete(ask()))
-        await until(lambda: inner.calls)
-        task.cancel()
-        await asyncio.wait([task])
-        inner.go.set()
-        got = await model.complete(ask())
-        return inner.calls, inner.cancelled, got.text
-
-    assert asyncio.run(run()) == (2, 1, "late")
+async def test_whoever_leaves_the_others_are_answered_and_if_the_first_left_another_asks(
+    journal, leaver, calls
+):
+    inner = Slow()
+    model = JournaledModel(inner, journal)
+    tasks = [asyncio.create_task(model.complete(ask())) for _ in range(3)]
+    await until(lambda: inner.calls)
+    tasks.pop(leaver).cancel()
+    await until(lambda: inner.calls == calls)
+    inner.go.set()
+    got = await asyncio.gather(*tasks)
+    assert (inner.calls, sorted(reply.replayed for reply in got)) == (calls, [False, True])
 
 
-def test_failures_are_raised_to_all_and_not_stored(journal):
+async def test_a_call_nobody_waits_for_is_ended_and_may_be_asked_anew_at_once(journal):
+    inner = Slow()
+    model = JournaledModel(inner, journal)
+    task = asyncio.create_task(model.complete(ask()))
+    await until(lambda: inner.calls)
+    task.cancel()
+    await asyncio.wait([task])
+    inner.go.set()
+    got = await model.complete(ask())
+    assert (inner.calls, inner.cancelled, got.text) == (2, 1, "late")
+
+
+async def test_failures_are_raised_to_all_and_not_stored(journal):
     inner = ScriptedModel([BusyError("later"), "fine"])
 
-    async def run():
-        model = JournaledModel(inner, journal)
-        failed = await asyncio.gather(
-            *[model.complete(ask())] * 1, model.complete(ask()), return_exceptions=True
-        )
-        return failed, await model.complete(ask())
-
-    failed, got = asyncio.run(run())
+    model = JournaledModel(inner, journal)
+    failed = await asyncio.gather(*[model.complete(ask())] * 1, model.complete(ask()), return_exceptions=True)
+    got = await model.complete(ask())
     assert [str(error) for error in failed] == ["later", "later"]
     assert (got.text, inner.calls) == ("fine", 2)
 
 
-def test_when_another_process_was_first_its_words_stand_but_our_cost_is_reported(journal):
-    async def run():
-        inner = Slow("ours")
-        model = JournaledModel(inner, journal)
-        task = asyncio.create_task(model.complete(ask()))
-        await until(lambda: inner.calls)
-        digest = prompt_digest(ask().messages)
-        theirs = Completion("theirs", "stop", Usage(7, 7))
-        await journal.append(to_reply(request_key(ask()), digest, ask(), theirs))
-        inner.go.set()
-        return await task
-
-    got = asyncio.run(run())
+async def test_when_another_process_was_first_its_words_stand_but_our_cost_is_reported(journal):
+    inner = Slow("ours")
+    model = JournaledModel(inner, journal)
+    task = asyncio.create_task(model.complete(ask()))
+    await until(lambda: inner.calls)
+    digest = prompt_digest(ask().messages)
+    theirs = Completion("theirs", "stop", Usage(7, 7))
+    await journal.append(to_reply(request_key(ask()), digest, ask(), theirs))
+    inner.go.set()
+    got = await task
     assert (got.text, got.usage, got.replayed) == ("theirs", Usage(1, 1), False)
 
 

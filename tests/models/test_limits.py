@@ -30,42 +30,35 @@ def flood(gate, calls, latency, *, refused=lambda _: False):
     return gate.limit
 
 
-def test_those_who_wait_go_in_the_order_they_came():
-    async def run():
-        gate, order = Gate(2), []
+async def test_those_who_wait_go_in_the_order_they_came():
+    gate, order = Gate(2), []
 
-        async def call(name):
-            async with gate:
-                order.append(name)
-                await asyncio.sleep(0)
+    async def call(name):
+        async with gate:
+            order.append(name)
+            await asyncio.sleep(0)
 
-        await asyncio.gather(*(call(i) for i in range(20)))
-        return order
-
-    assert asyncio.run(run()) == list(range(20))
+    await asyncio.gather(*(call(i) for i in range(20)))
+    assert order == list(range(20))
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_slot_is_lost_whoever_is_cancelled_when(seed):
-    async def run():
-        rng, gate, most = Random(seed), Gate(3), 0
+async def test_no_slot_is_lost_whoever_is_cancelled_when(seed):
+    rng, gate, busy = Random(seed), Gate(3), []
 
-        async def call():
-            nonlocal most
-            async with gate:
-                most = max(most, gate.busy)
-                for _ in range(rng.randrange(4)):
-                    await asyncio.sleep(0)
+    async def call():
+        async with gate:
+            busy.append(gate.busy)
+            for _ in range(rng.randrange(4)):
+                await asyncio.sleep(0)
 
-        tasks = [asyncio.create_task(call()) for _ in range(40)]
-        while not all(task.done() for task in tasks):
-            rng.choice(tasks).cancel()
-            await asyncio.sleep(0)
-        assert (gate.busy, most) == (0, 3)
-        async with gate, gate, gate:
-            assert gate.busy == 3
-
-    asyncio.run(run())
+    tasks = [asyncio.create_task(call()) for _ in range(40)]
+    while not all(task.done() for task in tasks):
+        rng.choice(tasks).cancel()
+        await asyncio.sleep(0)
+    assert (gate.busy, max(busy)) == (0, 3)
+    async with gate, gate, gate:
+        assert gate.busy == 3
 
 
 def test_auto_doubles_while_latency_stays():
@@ -112,17 +105,14 @@ def test_failures_alone_do_not_push_the_limit_below_the_floor():
     assert flood(gate, 2000, lambda _: 0.1) > 64, "it recovers"
 
 
-def test_a_call_that_is_refused_again_and_again_shows_that_the_server_takes_only_one():
-    async def run():
-        gate = AutoGate()
-        for _ in range(20):
-            async with gate as ticket:
-                gate.on_overload(ticket, 3)
-                for _ in range(4):
-                    gate.on_success(ticket, 0.1)
-        return gate.limit
-
-    assert asyncio.run(run()) == 1
+async def test_a_call_that_is_refused_again_and_again_shows_that_the_server_takes_only_one():
+    gate = AutoGate()
+    for _ in range(20):
+        async with gate as ticket:
+            gate.on_overload(ticket, 3)
+            for _ in range(4):
+                gate.on_success(ticket, 0.1)
+    assert gate.limit == 1
 
 
 def test_every_change_of_the_limit_is_logged_with_its_reason(caplog):
@@ -134,29 +124,23 @@ def test_every_change_of_the_limit_is_logged_with_its_reason(caplog):
     assert any(message.endswith("the server is overloaded") for message in caplog.messages)
 
 
-def test_a_burst_of_refusals_halves_once():
-    async def run():
-        gate = AutoGate(start=32)
-        tickets = [await gate.__aenter__() for _ in range(32)]
-        for ticket in tickets:
-            gate.on_overload(ticket)
-        assert gate.limit == 16
-        for _ in tickets:
-            await gate.__aexit__(None, None, None)
-        assert gate.busy == 0
-
-    asyncio.run(run())
+async def test_a_burst_of_refusals_halves_once():
+    gate = AutoGate(start=32)
+    tickets = [await gate.__aenter__() for _ in range(32)]
+    for ticket in tickets:
+        gate.on_overload(ticket)
+    assert gate.limit == 16
+    for _ in tickets:
+        await gate.__aexit__(None, None, None)
+    assert gate.busy == 0
 
 
-def test_auto_does_not_grow_unless_it_is_full():
-    async def run():
-        gate = AutoGate(start=4)
-        for _ in range(200):
-            async with gate as ticket:
-                gate.on_success(ticket, 0.1)
-        return gate.limit
-
-    assert asyncio.run(run()) == 4
+async def test_auto_does_not_grow_unless_it_is_full():
+    gate = AutoGate(start=4)
+    for _ in range(200):
+        async with gate as ticket:
+            gate.on_success(ticket, 0.1)
+    assert gate.limit == 4
 
 
 def test_longer_calls_are_not_mistaken_for_strain_for_long():

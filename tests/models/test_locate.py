@@ -18,7 +18,7 @@ from caps.models.embedded import EmbeddedModel, choose_threads
 from caps.models.http import HttpModel
 from caps.models.weights import context_length, default_weights, weights_name
 from caps.sandbox.base import usable_cores
-from waiting import wait_until
+from support.waiting import wait_until
 
 
 def test_an_endpoint_is_what_it_is_called(tmp_path):

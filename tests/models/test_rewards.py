@@ -15,7 +15,7 @@ from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel
 from caps.models.rewards import APIS, BATCH, Form, RewardModel, read_scores
 from caps.models.servers import ServersModel
-from models.reward_server import RewardServer
+from support.reward_server import RewardServer
 
 SERVERS = {"vllm-score": "vllm", "vllm-classify": "vllm", "vllm-pooling": "vllm", "sglang": "sglang"}
 ANSWERS = ["It is 3, quality=0.2", "It is 4, quality=0.9", "It is 5, quality=0.4"]
@@ -167,7 +167,7 @@ def test_another_api_than_the_servers_is_named():
     assert "--reward-api" in str(error)
 
 
-def test_the_journal_keeps_one_score_per_answer_and_the_next_call_asks_for_the_rest_only(tmp_path):
+def test_the_journal_keeps_a_score_per_answer_and_only_the_rest_is_asked(tmp_path):
     with RewardServer("vllm") as server, Journal.open(tmp_path / "journal.sqlite") as journal:
         score(server, Form("vllm-score"), ANSWERS[:2], journal=journal)
         scores, done, _ = score(server, Form("vllm-score"), ANSWERS, journal=journal)
@@ -184,18 +184,15 @@ def test_a_call_is_about_one_problem_and_not_too_many_answers():
     assert sizes == [1, 1, BATCH]
 
 
-def test_a_cancelled_answer_does_not_take_the_others_with_it():
-    async def run(server):
+async def test_a_cancelled_answer_does_not_take_the_others_with_it():
+    with RewardServer("vllm") as server:
         model = RewardModel(HttpModel(server.url), Form("vllm-score"))
         first, second = (asyncio.ensure_future(model.complete(request(one))) for one in ANSWERS[:2])
         await asyncio.sleep(0)
         first.cancel()
         done = await second
         await model.close()
-        return done.text
-
-    with RewardServer("vllm") as server:
-        assert asyncio.run(run(server)) == "0.9"
+        assert done.text == "0.9"
         assert server.bodies[0]["text_2"] == [ANSWERS[1]]
 
 

@@ -12,11 +12,13 @@ from caps.config import RunConfig
 from caps.core.errors import MissingFeatureError, UnreachableError
 from caps.engines.base import in_order
 from caps.journal.keys import request_key
-from caps.runner import Runner
+from caps.models.endpoints import Callbacks
+from caps.session.resolve import resolve
+from caps.session.session import open_session
 from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, cases, upstream, write_cases
-from models.several import NOBODY, ask, slowly
-from server.serving import inside
-from shell import caps
+from support.serving import inside, served
+from support.several_servers import NOBODY, ask, slowly
+from support.shell import caps
 
 
 def run(*urls, count=8, told=None, **settings):
@@ -25,8 +27,8 @@ def run(*urls, count=8, told=None, **settings):
     async def play():
         settings_ = {"strategy": "caps-r", "seed": 7, "hard_evidence": "off", **settings}
         config = RunConfig(model="stub", base_url=urls, **settings_)
-        runner = Runner(config, warn=(told if told is not None else []).append)
-        async with runner.session() as ready:
+        callbacks = Callbacks((told if told is not None else []).append)
+        async with open_session(resolve(config, callbacks=callbacks)) as ready:
             outcomes = [one async for one in in_order(ready.run(cases(count)))]
             return outcomes, ready.servers()
 
@@ -48,12 +50,13 @@ def dying(at):
 
 
 def test_a_server_that_dies_in_the_middle_loses_nothing():
+    many = 24  # cases: ports decide which server each prefers, and the first must be preferred by some
     with ScriptedEndpoint(better_quality_wins) as alone:
-        clean, _, none = run(alone.url)
+        clean, _, none = run(alone.url, count=many)
         asks = alone.requests
     told = []
     with dying(at=4) as first, ScriptedEndpoint(better_quality_wins) as second:
-        orders, outcomes, records = run(first.url, second.url, told=told)
+        orders, outcomes, records = run(first.url, second.url, told=told, count=many)
         assert first.requests >= 5, "it had its share"
     assert orders == clean
     assert none == []
@@ -118,7 +121,7 @@ def test_nobody_at_all_ends_it_at_the_start():
 def test_from_python_several_addresses_are_a_list():
     with ScriptedEndpoint(better_quality_wins) as one, ScriptedEndpoint(better_quality_wins) as other:
         for case in cases(4):
-            assert select_sync(case, model="m", base_url=[one.url, other.url], connections=1).text
+            assert select_sync(case, model="m", base_url=[one.url, other.url], max_connections=1).text
         assert one.requests
         assert other.requests
 
@@ -178,18 +181,19 @@ def test_several_addresses_also_come_from_the_environment_and_a_file(form, tmp_p
         assert other.requests > 1
 
 
-def test_serve_stands_before_several_servers_and_outlives_one():
-    async def work(call):
+async def test_serve_stands_before_several_servers_and_outlives_one():
+    async with (
+        ScriptedEndpoint(upstream) as first,
+        ScriptedEndpoint(upstream) as second,
+        served(f"{first.url} {second.url}") as call,
+    ):
         answers = [await call(body=asked("vary")) for _ in range(2)]
         first.__exit__()
         answers += [await call(body=asked("vary", n=1)) for _ in range(2)]
         answers += [await call(body=asked(f"hello {i}", model="other")) for i in range(6)]  # forwarded
         health = await call("GET", "/health")
         listed = await call("GET", "/v1/models")
-        return [answer.status for answer in answers], health.json, listed.status
-
-    with ScriptedEndpoint(upstream) as first, ScriptedEndpoint(upstream) as second:
-        statuses, health, listed = inside(f"{first.url} {second.url}", work)
+        statuses, health, listed = [answer.status for answer in answers], health.json, listed.status
     assert statuses == [200] * 10
     assert listed == 200
     assert health["upstream"] == {"state": "serving", "address": f"{first.url}, {second.url}"}

@@ -12,16 +12,18 @@ async def stay(timeout, seconds=60.0):
     return "done"
 
 
-def test_who_is_quick_enough_is_let_be_and_who_is_not_is_broken_off():
-    async def run():
-        timeout, began = SharedTimeout(0.1), perf_counter()
-        outcomes = await asyncio.gather(
-            stay(timeout, 0), stay(timeout), stay(timeout, 0.01), stay(timeout), return_exceptions=True
-        )
-        assert 0.1 <= perf_counter() - began < 30
-        return [outcome if outcome == "done" else type(outcome) for outcome in outcomes]
-
-    assert asyncio.run(run()) == ["done", TimeoutError, "done", TimeoutError]
+async def test_who_is_quick_enough_is_let_be_and_who_is_not_is_broken_off():
+    timeout, began = SharedTimeout(0.1), perf_counter()
+    outcomes = await asyncio.gather(
+        stay(timeout, 0), stay(timeout), stay(timeout, 0.01), stay(timeout), return_exceptions=True
+    )
+    assert 0.1 <= perf_counter() - began < 30
+    assert [outcome if outcome == "done" else type(outcome) for outcome in outcomes] == [
+        "done",
+        TimeoutError,
+        "done",
+        TimeoutError,
+    ]
 
 
 def test_everyone_has_the_whole_time_whenever_they_come():
@@ -39,42 +41,32 @@ def test_everyone_has_the_whole_time_whenever_they_come():
     assert all(taken >= 0.19 for taken in asyncio.run(run()))
 
 
-def test_a_task_goes_on_after_it_was_broken_off():
-    async def run():
-        timeout = SharedTimeout(0.05)
-        for _ in range(3):
-            with pytest.raises(TimeoutError):
-                await stay(timeout)
-        assert asyncio.current_task().cancelling() == 0
-        return await stay(timeout, 0)
-
-    assert asyncio.run(run()) == "done"
+async def test_a_task_goes_on_after_it_was_broken_off():
+    timeout = SharedTimeout(0.05)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await stay(timeout)
+    assert asyncio.current_task().cancelling() == 0
+    assert await stay(timeout, 0) == "done"
 
 
-def test_whoever_else_cancels_is_heard():
-    async def run():
-        timeout = SharedTimeout(0.05)
-        early, both = asyncio.create_task(stay(SharedTimeout(60))), asyncio.create_task(stay(timeout))
-        await asyncio.sleep(0)
-        early.cancel()
-        # In the very moment its time is over, someone cancels it too: that is the stronger.
-        asyncio.get_running_loop().call_later(0.05, both.cancel)
-        sleep(0.15)  # the loop stands still, so both have happened when the task is next heard
-        await asyncio.wait([early, both])
-        return early.cancelled(), both.cancelled()
-
-    early, both = asyncio.run(run())
+async def test_whoever_else_cancels_is_heard():
+    timeout = SharedTimeout(0.05)
+    early, both = asyncio.create_task(stay(SharedTimeout(60))), asyncio.create_task(stay(timeout))
+    await asyncio.sleep(0)
+    early.cancel()
+    # In the very moment its time is over, someone cancels it too: that is the stronger.
+    asyncio.get_running_loop().call_later(0.05, both.cancel)
+    sleep(0.15)  # the loop stands still, so both have happened when the task is next heard
+    await asyncio.wait([early, both])
+    early, both = early.cancelled(), both.cancelled()
     assert early
     assert both
 
 
-def test_what_is_raised_inside_comes_out_as_it_is():
-    async def run():
-        with SharedTimeout(60):
-            raise ValueError("mine")
-
-    with pytest.raises(ValueError, match="mine"):
-        asyncio.run(run())
+async def test_what_is_raised_inside_comes_out_as_it_is():
+    with pytest.raises(ValueError, match="mine"), SharedTimeout(60):
+        raise ValueError("mine")
 
 
 def test_it_serves_in_one_event_loop_after_the_other():

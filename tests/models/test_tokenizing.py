@@ -13,7 +13,7 @@ from tokenizers.processors import TemplateProcessing
 import caps
 from caps.models.tokenizing import Tokenizer
 from caps.testing import Raw, ScriptedEndpoint, better_quality_wins, cases, write_cases
-from shell import caps as command
+from support.shell import caps as command
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, write_cases
-from shell import caps
+from support.shell import caps
 
 STUDY = """
 title = "Thinking"
@@ -116,7 +116,7 @@ def test_one_command_runs_several_studies_forecasts_their_price_and_writes_one_p
     page = (tmp_path / "out" / "page.html").read_text()
     for words in ("All of it", "Title first", "Title second", "paper 46.5", "caps bench"):
         assert words in page
-    assert page.count("<table>") == 2
+    assert page.partition("</main>")[0].count("<table>") == 2
     assert "(paper 46.5" in (tmp_path / "out" / "page.md").read_text()
     chosen = tmp_path / "out" / "one" / "selections" / "real"
     assert {path.name for path in chosen.iterdir()} == {"budget3.0_seed1.jsonl", "caps_r_f4_seed1.jsonl"}

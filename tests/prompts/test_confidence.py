@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from caps.core.types import Ask, Rating, TokenLogprob, Verdict
 from caps.prompts.confidence import weigh
 from caps.prompts.read import Reading, read_reply
-from prompts.shown import ASKS, FULL, GROUP, RATINGS, SOLO
-from prompts.test_fence import FRAGMENTS
+from support.shown import ASKS, FRAGMENTS, FULL, GROUP, RATINGS, SOLO
 
 
 def said(*words: str) -> list[TokenLogprob]:
@@ -107,7 +106,7 @@ def test_what_cannot_be_read_is_none(tokens: list[TokenLogprob]) -> None:
     assert weighed(FULL, tokens) is None
 
 
-def test_the_tag_that_carries_the_code_is_weighed_and_no_other_where_it_could_be_an_echo() -> None:
+def test_only_the_tag_with_the_code_is_weighed_where_another_could_be_an_echo() -> None:
     echo = tagged(token("A", A=0.9, B=0.1))
     own = tagged(token("B", A=0.4, B=0.6), after="-k7f3</winner>")
     for tokens in (own + said("\n") + echo, echo + said("\nNo.\n") + own):

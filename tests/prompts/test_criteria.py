@@ -6,7 +6,6 @@ import json
 import pytest
 
 from caps import Level, Pairing, Pick, Rating, Verdict, best_sync, select_sync
-from caps.building import load_templates, make_prepare
 from caps.config import RunConfig
 from caps.core.errors import SettingError
 from caps.core.types import Case, Group, Solo
@@ -14,9 +13,11 @@ from caps.datasets.case_files import case_row, parse_case
 from caps.judging.llm import JudgingModel, LlmJudge
 from caps.models.scripted import ScriptedModel
 from caps.prompts.criteria import LONGEST, parse_criteria, verdicts_by_criterion
-from caps.runner import Runner
+from caps.session.cases import CaseDefaults
+from caps.session.parts import load_templates, make_prepare
 from caps.testing import Reply, ScriptedEndpoint
-from shell import caps
+from support.pages import whole_text
+from support.shell import caps
 
 PAIR = Pairing(0, 1, Level.FULL)
 TWO = ("faithful to the source", "fluent")
@@ -74,7 +75,7 @@ def test_reading_criteria_takes_linear_time():
         assert verdicts_by_criterion(PAIR, long, "k7f3", 2) == ()
 
 
-def test_general_cases_without_criteria_are_asked_for_the_better_answer_and_others_as_before():
+def test_general_cases_without_criteria_are_asked_for_the_better_answer():
     _, request = ruled(case_of(criteria=()), PAIR, "<winner>A-CODE</winner>")
     assert request.template == "pair-e2-general.txt"
     assert "helpful, correct and complete" in request.messages[0].content
@@ -86,12 +87,13 @@ def test_general_cases_without_criteria_are_asked_for_the_better_answer_and_othe
 def test_criteria_of_the_run_are_for_general_cases_that_state_none(tmp_path):
     (tmp_path / "mine.txt").write_text("true\n\nshort\n")
     warned = []
-    runner = Runner(RunConfig(criteria=f"@{tmp_path / 'mine.txt'}"), offline=True, warn=warned.append)
-    assert runner.apply_to_case(case_of(criteria=())).criteria == ("true", "short")
-    assert runner.apply_to_case(case_of()).criteria == TWO
+    config = RunConfig(criteria=f"@{tmp_path / 'mine.txt'}")
+    apply = CaseDefaults(config, warned.append).apply
+    assert apply(case_of(criteria=())).criteria == ("true", "short")
+    assert apply(case_of()).criteria == TWO
     assert not warned
     for _ in range(2):
-        assert runner.apply_to_case(case_of(criteria=(), domain="math")).criteria == ()
+        assert apply(case_of(criteria=(), domain="math")).criteria == ()
     assert [one.partition(";")[0] for one in warned] == [
         "criteria: not used for cases of the domain 'math', whose prompts ask what is correct"
     ]
@@ -111,7 +113,7 @@ def test_criteria_of_the_run_are_for_general_cases_that_state_none(tmp_path):
 )
 def test_wrong_criteria_are_refused_before_anything_is_asked(values, said):
     with pytest.raises(SettingError, match=said):
-        _ = Runner(RunConfig(**values), offline=True).criteria
+        CaseDefaults(RunConfig(**values), print)
     with pytest.raises(SettingError, match="criteria: names no criterion"):
         parse_criteria([""], "criteria")
 
@@ -145,7 +147,7 @@ def test_result_lines_and_rulings_report_each_criterion_and_a_replay_agrees(tmp_
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
     page = caps("report", out)
     assert page.returncode == 0, page.stderr
-    assert "By criterion: faithful to the source: " in (out / "report.html").read_text()
+    assert "By criterion: faithful to the source: " in whole_text(out / "report.html")
 
 
 def test_criteria_are_part_of_the_journal_key(tmp_path):

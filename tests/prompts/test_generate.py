@@ -2,11 +2,11 @@
 
 import pytest
 
-from caps.building import load_templates
 from caps.core.domains import PROMPT_KINDS
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Message, Problem
 from caps.prompts.render import STYLES, ask_for_answer, generation_name, render
+from caps.session.parts import load_templates
 
 TEMPLATES = load_templates(shelf="generation")
 NAMES = {
@@ -17,7 +17,7 @@ NAMES = {
 }
 
 
-def test_every_style_has_a_template_for_every_kind_of_problem_and_there_are_no_others():
+def test_the_templates_are_one_for_every_style_and_kind_of_problem():
     combining = {generation_name("aggregate", domain) for domain in PROMPT_KINDS}
     writing = {generation_name("tests", "code", function=function) for function in (False, True)}
     assert set(TEMPLATES) == NAMES | combining | writing
@@ -42,7 +42,7 @@ def test_the_plain_style_adds_nothing_to_code_and_chat():
         assert ask_for_answer(template, Problem.of("Do it.")) == (Message("user", "Do it."),)
 
 
-def test_of_a_chat_the_last_question_is_wrapped_and_the_system_goes_before_the_examples():
+def test_of_a_chat_the_last_question_is_wrapped_and_the_system_goes_first():
     chat = (
         Message("user", "Hello"),
         Message("assistant", "Hi"),

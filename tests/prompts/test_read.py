@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from caps.core.types import Ask, Group, Level, Pairing, Pick, Rating, Solo, Verdict
 from caps.prompts.read import Imitation, Reading, imitations, read_coded, read_reply
 from caps.prompts.reply_forms import sentences, short_form
-from prompts.shown import ASKS, FULL, GROUP, RATINGS, SOLO
-from prompts.test_fence import any_texts
+from support.shown import ASKS, FULL, GROUP, RATINGS, SOLO, any_texts
 
 NONCE, CODE = "3f9c2a", "k7f3"
 

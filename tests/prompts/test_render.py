@@ -11,7 +11,7 @@ from caps.prompts.fence import quote
 from caps.prompts.fence import show as shown_as
 from caps.prompts.read import imitations, read_reply
 from caps.prompts.render import find_template, render, template_name
-from prompts.shown import (
+from support.shown import (
     ASK_OF,
     FULL,
     GROUP,

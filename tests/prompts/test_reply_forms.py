@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 
 from caps import Level, Pairing, Pick, Rating, Verdict, best_sync
-from caps.building import load_templates, make_prepare
 from caps.core.errors import MissingFeatureError
 from caps.core.types import Case, Group, Solo, TokenLogprob
 from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
@@ -17,9 +16,10 @@ from caps.prompts.confidence import weigh
 from caps.prompts.criteria import verdicts_by_criterion
 from caps.prompts.read import read_reply
 from caps.prompts.reply_forms import REPLIES, TAGS, grammar_for, held_to, room_for, sentences
+from caps.session.parts import load_templates, make_prepare
 from caps.testing import Reply, ScriptedEndpoint, Status, write_cases
-from prompts.shown import ASKS
-from shell import caps
+from support.shell import caps
+from support.shown import ASKS
 
 PAIR = Pairing(0, 1, Level.FULL)
 CODE = "k7f3"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from caps.building import load_templates
 from caps.core.types import Problem
 from caps.prompts.criteria import verdicts_by_criterion
 from caps.prompts.read import read_reply
 from caps.prompts.render import render
-from prompts.shown import ASK_OF_BUILT_IN, ASKS
-from prompts.shown import BUILT_IN as TEMPLATES
+from caps.session.parts import load_templates
+from support.shown import ASK_OF_BUILT_IN, ASKS
+from support.shown import BUILT_IN as TEMPLATES
 
 BY_CORRECTNESS = [name for name in TEMPLATES if name.endswith(("-code.txt", "-math.txt"))]
 GENERAL = [name for name in TEMPLATES if name.endswith("-general.txt")]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, case_line, spread
-from shell import caps
+from support.shell import caps
 
 FOLDER = Path(__file__).parent / "outputs"
 PROGRAMS = ("print(sum(map(int, input().split())))", "print(3)", "print(int(input().split()[0]))", "a =")

@@ -3,7 +3,7 @@ import pytest
 from caps import Caps, Contest, Pairing
 from caps.reports.bracket import draw
 from caps.strategies.caps import CAPS_R
-from playing import ALL, erratic, field_of, played
+from support.playing import ALL, erratic, field_of, played
 
 
 def text(contest):

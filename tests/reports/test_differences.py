@@ -5,17 +5,16 @@ from contextlib import suppress
 
 import pytest
 
-from caps.building import make_strategy
 from caps.cli.report import open_run
 from caps.core.contest import Contest
 from caps.core.domains import Domain
-from caps.core.types import Entrant, Found, Level, Pairing, Run, Verdict
+from caps.core.types import Entrant, Found, Level, Run, Verdict
 from caps.evidence.domains import register_domain
-from caps.reports.page import StoredReceipts, page_html
+from caps.reports.page import page_html
 from caps.reports.report import case_page
-from caps.strategies.posterior import ContestState
+from caps.session.parts import make_strategy
 from reports.test_html import read
-from running import run_cases
+from support.running import run_cases
 
 
 class Runs:
@@ -64,27 +63,32 @@ def lines_of(run):
     return [json.loads(line) for line in (run / "rulings.jsonl").read_text().splitlines()]
 
 
-def test_posterior_asks_about_differences_finds_the_right_output_and_the_report_shows_it(folder):
+def test_sprint_asks_about_differences_finds_the_right_output_and_the_report_shows_it(folder):
     run = run_cases(
-        folder / "cases.jsonl", folder / "run", strategy="posterior", reply=right_output, hard_evidence="auto"
+        folder / "cases.jsonl",
+        folder / "run",
+        strategy="sprint",
+        reply=right_output,
+        hard_evidence="auto",
+        settings={"down_to": 1},
     )
     (line,) = [json.loads(one) for one in (run / "selections.jsonl").read_text().splitlines()]
     assert line["winner"] == 1
     asked = lines_of(run)
     assert any(one["level"] == "E1" for one in asked)
     with open_run(run) as opened:
-        page = read(page_html(case_page(opened, "two"), StoredReceipts())).text
+        page = read(page_html(case_page(opened, "two"))).text
     assert "What separates them" in page
     assert "f(2)" in page
 
 
 def test_another_partial_view_switches_it_off(folder):
     run = run_cases(
-        folder / "cases.jsonl", folder / "off", strategy="posterior", reply=right_output, hard_evidence="auto",
+        folder / "cases.jsonl", folder / "off", strategy="sprint", reply=right_output, hard_evidence="auto",
         views={"partial": "code-excerpt"},
     )  # fmt: skip
     with open_run(run) as opened:
-        page = read(page_html(case_page(opened, "two"), StoredReceipts())).text
+        page = read(page_html(case_page(opened, "two"))).text
     assert "What separates them" not in page
 
 
@@ -96,10 +100,9 @@ def entrants(*, separated):
     return found
 
 
-@pytest.mark.parametrize("name", ["posterior", "sprint"])
-def test_where_an_input_separates_two_the_question_is_asked_even_if_partial_views_save_nothing(name):
+def test_where_an_input_separates_two_the_question_is_asked_even_if_partial_views_save_nothing():
     for separated in (True, False):
-        contest = Contest(make_strategy(name), entrants(separated=separated), seed=1)
+        contest = Contest(make_strategy("sprint"), entrants(separated=separated), seed=1)
         levels = set()
         with suppress(StopIteration):
             while round_ := contest.pending:
@@ -107,14 +110,3 @@ def test_where_an_input_separates_two_the_question_is_asked_even_if_partial_view
                 contest.answer([Verdict(9, 3) if ask.a < ask.b else Verdict(3, 9) for ask in round_.asks])
         assert (Level.PARTIAL in levels) == separated
         assert contest.selection.winner == 0
-
-
-def test_a_verdict_on_a_difference_counts_as_one_on_full_views_or_as_told():
-    def chance(level, *, separated, **settings):
-        state = ContestState(make_strategy("posterior", settings), entrants(separated=separated), [0.0] * 6)
-        state.update([Pairing(0, 1, level)], [Verdict(9, 3)])
-        return state.chances()[0]
-
-    full, partial = (chance(level, separated=False) for level in (Level.FULL, Level.PARTIAL))
-    assert chance(Level.PARTIAL, separated=True) == full > partial
-    assert chance(Level.PARTIAL, separated=True, difference="partial") == partial

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from caps.reports.html import Template, TextTable, el, markup, safe_json, visible
+from caps.reports.html import Html, el, escaped, join, safe_json, visible
 
 HOSTILE = "</script></style><!--<script>alert(1)</script>\u2028\u202e&amp;\x00\ud800"
 
@@ -40,7 +40,7 @@ def read(page: str) -> Reader:
 @example(HOSTILE)
 @example('"><img src=x onerror=alert(1)>')
 def test_a_text_or_an_attribute_stays_one_whatever_is_in_it(words):
-    found = read(markup(el("p", words, title=words)))
+    found = read(el("p", words, title=words))
     assert found.tags == ["p"]
     assert found.attributes == [("title", visible(words))]
     assert found.text.replace("\r\n", "\n") == visible(words).replace("\r\n", "\n")
@@ -60,28 +60,21 @@ def test_what_cannot_be_seen_is_named_and_what_can_is_left_alone():
     assert visible("tab\tline\r\nnext é 漢字 👩\u200d🔬") == "tab\tline\r\nnext é 漢字 👩\u200d🔬"
 
 
-def test_a_text_shown_often_is_kept_once_and_reads_the_same():
-    texts = TextTable()
-    one, two = texts.add(["head", "x" * 50]), texts.add(["head", "y"])
-    assert texts.texts == ["head", "x" * 50, "y"]
-    assert markup(el("pre", two), texts.texts) == "<pre>\nheady</pre>"
-    assert safe_json(el("pre", one)) == '["pre",{},[{"t":[0,1]}]]'
+@settings(max_examples=50)
+@given(st.text())
+@example(HOSTILE)
+@example("<b>")
+def test_whatever_is_made_of_markup_is_a_text_again_and_is_escaped(words):
+    """Only the functions of the module make markup: a text glued to markup does not become markup."""
+    markup = el("b", words)
+    for mixed in (f"{markup}", markup + words, markup.upper(), "".join([markup]), markup[:], "%s" % markup):  # noqa: UP031
+        assert type(mixed) is not Html
+        assert read(el("p", mixed)).tags == ["p"]
+        assert read(escaped(mixed)).tags == []
+    assert read(el("p", join([markup, words, None]))).tags == ["p", "b"]
 
 
-def test_a_template_is_filled_like_an_element_and_its_values_stay_text():
-    row = Template("test-row", 4, lambda call, title, more, tone: el(
-        "a", el("b", title), more, href="#g" + call, class_=tone))  # fmt: skip
-    filled = row(7, HOSTILE, [el("i", "x"), row(1.25, "y", None, None)], None)
-    found = read(markup(filled))
-    assert found.tags == ["a", "b", "i", "a", "b"]
-    assert found.attributes == [("href", "#g7"), ("href", "#g1.2")]
-    assert found.text == f"{visible(HOSTILE)}xy"
-    assert json.loads(safe_json(filled)) == {
-        "f": "test-row",
-        "v": [
-            7,
-            visible(HOSTILE),
-            [["i", {}, ["x"]], {"f": "test-row", "v": [1.2, "y", None, None]}],
-            None,
-        ],
-    }
+def test_attributes_are_named_as_in_html_and_those_that_are_not_set_are_left_out():
+    made = el("a", "x", class_="y", data_game=7, href=None, hidden=False, open=True, cx=1.25)
+    assert made == '<a class="y" data-game="7" open="" cx="1.2">x</a>'
+    assert el("pre", "\nx") == "<pre>\n\nx</pre>"

@@ -1,5 +1,6 @@
 """Pictures of a diagnosis and of a simulation: they hold the numbers, say what is simulated, and are well formed."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from caps.core.errors import InputError
 from caps.judging.simulated import PRESETS
-from caps.reports.charts import Box, Point, place_names, plane
+from caps.reports.charts import WIDTH, Bar, Point, bars, plane
 from caps.reports.diagnosis import JudgeLabel, advice_words
 from caps.reports.diagnosis_page import (
     diagnosis_page,
@@ -19,7 +20,7 @@ from caps.reports.diagnosis_page import (
     proxy_pictures,
     strategies_picture,
 )
-from caps.reports.page import StoredReceipts, page_html
+from caps.reports.page import page_html
 from caps.reports.pictures import svg_text, write_pictures
 from caps.reports.simulation_page import simulation_page, simulation_picture
 from caps.statistics.calibration import ReliabilityBin
@@ -42,7 +43,7 @@ def found():
 
 
 def words(picture):
-    return " ".join("".join(one.itertext()) for one in ElementTree.fromstring(svg_text(picture)))
+    return " ".join("".join(one.itertext()) for one in ElementTree.fromstring(svg_text(picture.drawing)))
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))
@@ -55,10 +56,21 @@ def test_on_the_front_nothing_is_cheaper_and_no_worse_and_behind_it_everything_i
         assert not (beaten and place in kept)
 
 
-def test_names_of_a_crowd_do_not_cover_each_other():
-    crowd = [(100 + 3 * place, 60 + 2 * place) for place in range(7)]
-    boxes = place_names(["some strategy"] * 7, crowd, [], Box(0, 0, 640, 300))
-    assert not any(one.overlap(two) for index, one in enumerate(boxes) for two in boxes[:index])
+def test_a_bar_is_as_long_as_it_says_beside_one_that_is_much_longer():
+    drawn = bars([Bar("ours", "e1", 4, "4"), Bar("theirs", "other", 100, "100")], "Tokens")
+    widths = re.findall(r'width="([\d.]+)" height="14" rx="2" class="(?:e1|other)"', drawn.body)
+    assert [float(width) for width in widths] == pytest.approx([0.04 * WIDTH, WIDTH], abs=0.1)
+
+
+def test_points_of_a_crowd_are_numbered_and_named_in_order():
+    crowd = [
+        Point(label=f"strategy {place}", tokens=100 + place, share=0.5, low=0.4, high=0.6)
+        for place in range(7)
+    ]
+    texts = re.findall(r">([1-7]|strategy \d)</text>", plane(crowd, "Crowd").body)
+    assert sorted(texts) == sorted(
+        [str(place + 1) for place in range(7)] * 2 + [f"strategy {n}" for n in range(7)]
+    )
 
 
 def test_a_diagnosis_has_a_picture_for_each_question_with_its_numbers(found):
@@ -96,7 +108,7 @@ def test_a_picture_is_a_file_that_stands_alone_and_hostile_names_are_names(found
 def test_one_point_and_points_in_one_place_can_be_drawn():
     point = Point(label="alone", tokens=0, share=1, low=1, high=1)
     for points in ([point], [point, point]):
-        assert "nan" not in str(plane(points, "One"))
+        assert "nan" not in plane(points, "One").body
 
 
 def test_probabilities_are_drawn_as_a_curve_beside_the_ideal(found):
@@ -113,7 +125,7 @@ def test_probabilities_are_drawn_as_a_curve_beside_the_ideal(found):
 
 def test_the_page_answers_first_and_shows_every_number_without_scripts(found):
     page = diagnosis_page(found, NAMED, f"caps select {HOSTILE}", pairs_most=30, made=[("cases", HOSTILE)])
-    read_ = read(page_html(page, StoredReceipts()))
+    read_ = read(page_html(page))
     advice, *_ = advice_words(found.measured, found.chosen)
     assert read_.text.index(advice[1:40]) < read_.text.index("caps select")
     assert read_.text.index("caps select") < read_.text.index("How often is it right?")
@@ -125,7 +137,7 @@ def test_the_page_answers_first_and_shows_every_number_without_scripts(found):
 
 def test_without_labels_nothing_is_called_right(found):
     page = proxy_page(found.measured, JudgeLabel(source="caps diagnose x", model=HOSTILE), made=[])
-    text = read(page_html(page, StoredReceipts())).text
+    text = read(page_html(page)).text
     assert "A judge at chance may agree with itself" in text
     assert "E1 agrees with E2" in text
     assert "is it right" not in text
@@ -144,7 +156,4 @@ def test_a_simulation_says_so_in_its_picture():
     picture = simulation_picture(about, [row])
     assert "Simulated (pools and verdicts): 9 problems" in words(picture)
     assert picture.rows[0][1:4] == ("50.0 %", "40.0 to 60.0", "30")
-    assert (
-        "No model was asked"
-        in read(page_html(simulation_page(about, picture, baseline="v1"), StoredReceipts())).text
-    )
+    assert "No model was asked" in read(page_html(simulation_page(about, picture, baseline="v1"))).text

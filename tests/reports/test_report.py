@@ -14,10 +14,11 @@ from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.types import Verdict
 from caps.reports import page as pages
+from caps.reports.answers import plain_formula
 from caps.reports.compare import compare_runs
-from caps.reports.html import markup
-from caps.reports.page import StoredReceipts, page_html
-from caps.reports.receipt import flips, plain_formula, receipt_of
+from caps.reports.html import join
+from caps.reports.page import StoredReceipts, pack_receipts, page_html
+from caps.reports.receipt import flips, receipt_of
 from caps.reports.receipt_page import headline
 from caps.reports.receipt_pictures import bracket
 from caps.reports.report import (
@@ -30,9 +31,10 @@ from caps.reports.report import (
     run_page,
 )
 from caps.testing import case_line, spread
-from playing import erratic, field_of, played
 from reports.test_html import read
-from running import by_quality, run_cases
+from support.pages import packed_data
+from support.playing import erratic, field_of, played
+from support.running import by_quality, run_cases
 
 NAMES = ("first", "second", "third")
 
@@ -71,7 +73,7 @@ def test_figures_counted_from_the_lines_are_those_the_run_ended_with(run):
 
 
 def test_main_figures_settings_and_cases_can_be_read_without_scripts(run):
-    shown = read(page_html(run_page(load_report(run)), StoredReceipts())).text
+    shown = read(page_html(run_page(load_report(run)))).text
     for words in (
         "chosen answers right",
         "of V1-Infer's tokens",
@@ -83,7 +85,10 @@ def test_main_figures_settings_and_cases_can_be_read_without_scripts(run):
 
 
 def test_a_page_runs_only_its_own_script_and_asks_nothing_of_the_network(run):
-    text = page_html(run_page(load_report(run)), StoredReceipts(list(receipts(load_report(run)))))
+    text = page_html(
+        run_page(load_report(run)),
+        StoredReceipts([pack_receipts(list(receipts(load_report(run))))], None, [0]),
+    )
     found = read(text)
     policy = next(value for name, value in found.attributes if name == "content" and "default-src" in value)
     assert policy.startswith("default-src 'none'")
@@ -109,7 +114,7 @@ def test_a_receipt_tells_every_game_with_the_prompt_that_was_sent(run):
 def test_the_bracket_draws_each_elimination_game_once_and_the_way_of_everyone_rescued(run):
     line = run.selections["second"]
     receipt = receipt_of(run, line, run.prepared(list(run.cases())[1]))
-    picture = markup(bracket(receipt))
+    picture = bracket(receipt)
     games = [game.number for stage in receipt.bracket for game in stage.games]
     assert [picture.count(f'data-game="{number + 1}"') for number in games] == [1] * 12
     assert picture.count(">rescued") == len(receipt.rescued)
@@ -135,9 +140,9 @@ def test_the_bracket_draws_each_elimination_game_once_and_the_way_of_everyone_re
 def test_every_kind_of_strategy_has_a_page(folder, tmp_path, strategy):
     out = run_cases(folder / "cases.jsonl", tmp_path / "run", strategy=strategy)
     with open_run(out) as run:
-        text = page_html(case_page(run, "third"), StoredReceipts())
+        text = page_html(case_page(run, "third"))
         shown = read(text).text
-        assert ' drawing"' in text
+        assert ' class="level"' in text or ' drawing"' in text
         assert len(list(receipts(load_report(run)))) == 3
         assert receipt_of(run, run.selections["first"], run.prepared(next(run.cases()))).whole
     assert "Case third" in shown
@@ -154,9 +159,9 @@ def test_probabilities_of_a_receipt_are_those_of_the_run_and_each_verdict_is_a_s
     assert chosen.chances[-1] == pytest.approx(line["probability"], abs=1e-3)
     assert receipt.influences[-1].probability == pytest.approx(chosen.chances[0])
     assert all(flip.winner not in (None, receipt.winner) for flip in receipt.flips)
-    told = "".join(one if isinstance(one, str) else "".join(one.children) for one in headline(receipt))
+    told = read(join(headline(receipt))).text
     assert told.startswith(f"{line['winner']} was chosen among 16 different answers; ")
-    assert f"{line['probability']:.0%}".replace("%", "\u00a0%\u00a0sure") in told
+    assert f"{100 * line['probability']:.1f}\u00a0%\u00a0sure" in told
 
 
 def test_short_formulas_become_plain_signs():
@@ -192,7 +197,7 @@ def test_a_flip_is_what_the_contest_would_have_made_of_it():
 
 
 def flips_of(contest: Contest, entrants):
-    from caps.building import make_strategy  # noqa: PLC0415
+    from caps.session.parts import make_strategy  # noqa: PLC0415
 
     return flips(make_strategy("caps"), entrants, seed=0, contest=contest)
 
@@ -201,7 +206,7 @@ def test_a_contest_cut_short_by_its_budget_tells_where_it_stopped(folder, tmp_pa
     out = run_cases(folder / "cases.jsonl", tmp_path / "run", limit=1, budget_tokens=6_500)
     with open_run(out) as run:
         receipt = receipt_line(run, "first")
-        shown = read(page_html(case_page(run, "first"), StoredReceipts())).text
+        shown = read(page_html(case_page(run, "first"))).text
     assert (receipt["whole"], receipt["provisional"], receipt["stopped"]) == (True, True, "budget")
     assert receipt["stages"][-1]["name"] == "not answered"
     assert "unanswered: budget" in shown
@@ -210,9 +215,8 @@ def test_a_contest_cut_short_by_its_budget_tells_where_it_stopped(folder, tmp_pa
 def test_examples_passed_stand_beside_the_candidates(run):
     line = {**run.selections["first"], "tests_passed": [2, *[None] * 15], "examples": 3}
     run.selections["first"] = line
-    shown = read(page_html(case_page(run, "first"), StoredReceipts())).text
-    assert "examples passed" in shown
-    assert "2 of 3" in shown
+    shown = read(page_html(case_page(run, "first"))).text
+    assert "passes 2 of 3 examples" in shown
 
 
 def test_an_unfinished_run_shows_what_there_is(folder, tmp_path):
@@ -226,7 +230,7 @@ def test_an_unfinished_run_shows_what_there_is(folder, tmp_path):
     with open_run(cut) as run:
         page = run_page(load_report(run))
         assert page.status == "not finished: 1 case so far"
-        assert "not finished" in read(page_html(page, StoredReceipts())).text
+        assert "not finished" in read(page_html(page)).text
         assert run.selections.keys() == {"first"}
 
 
@@ -290,16 +294,16 @@ def test_the_overview_shows_answers_votes_and_probabilities(tmp_path):
     with open_run(out) as run:
         loaded = load_report(run)
         page = run_page(loaded)
-        bare = page_html(run_page(loaded, texts=False), StoredReceipts())
-    columns = [name for name, *_ in page.listing.columns]
-    row = dict(zip(columns, page.listing.rows[1][2:], strict=False))
+        bare = page_html(run_page(loaded, texts=False))
+    columns = [column.name for column in page.listing.columns]
+    row = dict(zip(columns, page.listing.rows[1].values, strict=True))
     lined = run.selections["two"]
     assert row["answer"] == lined["text"].partition("{")[2].rstrip("}")
     assert row["problem"] == "Add.\nTwo and two."
     assert row["probability"] == lined["probability"]
     assert row["votes"] == {"4": "3 of 5", "5": "1 of 5"}[row["answer"]]
     assert (loaded.choices.majority, loaded.choices.majority_of) == (1.0, 2)
-    assert {"4", "5", "6"} - {row["answer"]} == set(page.listing.rows[1][-2].split())
+    assert {"4", "5", "6"} - {row["answer"]} == set(page.listing.rows[1].words.split())
     assert "Two and two" not in bare
 
 
@@ -308,18 +312,18 @@ def test_runs_are_compared_by_answer_case_by_case(folder, tmp_path):
     with ExitStack() as stack:
         first, second = (load_report(stack.enter_context(open_run(path))) for path in (folder / "run", worse))
         compared = compare_runs(_compared("run", first), _compared("worse", second))
-        rights = [one.figures.right for one in (first, second)]
+        rights = [one.figures.outcomes.right for one in (first, second)]
         page = comparison_page([first, second])
         three = comparison_page([first, second, first])
     assert compared.only_first - compared.only_second == rights[0] - rights[1]
-    assert compared.different == sum(row[0] & 1 for row in page.listing.rows) == 3
+    assert compared.different == sum(row.flags & 1 for row in page.listing.rows) == 3
     assert 0 < compared.p <= 1
-    shown = read(page_html(page, StoredReceipts())).text
+    shown = read(page_html(page)).text
     assert f"p = {compared.p:.3g}" in shown
     assert "give different answers in 3" in shown
-    assert "1 of 16 votes" in page.listing.rows[0][5]
-    assert [len(row[1]) for row in three.listing.rows] == [3, 3, 3]
-    assert "Each compared with" in read(page_html(three, StoredReceipts())).text
+    assert "1 of 16 votes" in page.listing.rows[0].values[3]
+    assert [len(row.receipts) for row in three.listing.rows] == [3, 3, 3]
+    assert "Each compared with" in read(page_html(three)).text
 
 
 def test_another_candidate_with_the_same_answer_is_no_different_answer(tmp_path):
@@ -399,17 +403,18 @@ def test_copies_of_a_text_without_an_answer_are_no_majority(tmp_path):
 
 def test_a_large_run_keeps_its_receipts_beside_the_page(folder, tmp_path, monkeypatch, run):
     monkeypatch.setattr(pages, "INLINE_LIMIT", 1000)
-    monkeypatch.setattr(pages, "SHARD_SIZE", 1)
+    monkeypatch.setattr(pages, "PART_SIZE", 1)
     _write([run], None, tmp_path / "page.html", texts=True)
     parts = sorted((tmp_path / "page_files").iterdir())
     assert [part.name for part in parts] == ["0.js", "1.js", "2.js"]
-    start, packed = re.fullmatch(r'capsShard\((\d+),"(.*)"\);\n', parts[1].read_text()).groups()
-    (second,) = json.loads(decompress(b64decode(packed)))
-    assert (int(start), list(second)) == (1, ["tree", "texts"])
-    text = (tmp_path / "page.html").read_text()
-    assert '"shards":[0,1,2]' in text
-    assert "BEGIN CANDIDATE" not in text
-    assert "A at E1: " in text  # the summary of the calls stays with the page
+    start, packed = re.fullmatch(r'capsPart\((\d+),"(.*)"\);\n', parts[1].read_text()).groups()
+    (second,) = decompress(b64decode(packed)).decode().split("\0")
+    assert int(start) == 1
+    assert read(second).text.startswith("Case second")
+    data = packed_data((tmp_path / "page.html").read_text())
+    assert data["starts"] == [0, 1, 2]
+    assert all("BEGIN CANDIDATE" not in row["html"] for row in data["rows"])
+    assert "A at E1: " in data["rows"][0]["log"]  # the summary of the calls stays with the page
 
 
 def test_ten_thousand_cases_of_18_games_stay_far_below_30_megabytes(run):
@@ -419,14 +424,16 @@ def test_ten_thousand_cases_of_18_games_stay_far_below_30_megabytes(run):
         lines[f"case {number}"] = {**lines["first"], "id": f"case {number}"}
         calls[f"case {number}"] = calls["first"]
     run.selections, run.calls, run.journal = lines, calls, None
-    assert len(page_html(run_page(load_report(run)), StoredReceipts([], "page_files", [0]))) < 600_000
+    assert len(page_html(run_page(load_report(run)), StoredReceipts((), "page_files", [0]))) < 600_000
 
 
 def test_without_texts_a_page_holds_no_word_of_a_candidate(run, tmp_path):
     _write([run], None, tmp_path / "page.html", texts=False)
     text = (tmp_path / "page.html").read_text()
-    assert "I reckon" not in text
-    assert "Both were read" not in text
+    packed = json.dumps(packed_data(text))
+    for words in ("I reckon", "Both were read"):
+        assert words not in text
+        assert words not in packed
     written = "".join(receipts(load_report(run), texts=False))
     assert "#" in written
     assert " (#" not in written  # an answer with the number of its candidate

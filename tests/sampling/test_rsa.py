@@ -10,7 +10,7 @@ from caps.prompts.letters import JOINER
 from caps.sampling.base import SamplingTools
 from caps.sampling.methods import Aggregate, Rsa
 from caps.sampling.presets import Preset
-from sampling.drawing import problem, run, sampler_of, texts
+from support.drawing import problem, run, sampler_of, texts
 
 MEMBER = re.compile(r"member (\d+)")
 
@@ -95,7 +95,7 @@ def test_a_population_nobody_can_rank_stays_whole_and_is_told():
         run(Rsa(fitness="caps-r"), sampler_of(numbered), [problem()], n=2)
 
 
-def test_members_that_failed_are_missing_and_a_loop_without_any_leaves_the_last_population():
+def test_failed_members_are_missing_and_a_loop_without_any_changes_nothing():
     def reply(request):
         return RefusedError("no") if request.draw in (1, 8, 9, 10, 11) else numbered(request)
 

@@ -11,7 +11,7 @@ from caps.registry import PRESETS
 from caps.sampling.methods import Independent, make_preset
 from caps.sampling.sampler import interface_of, summarize_logprobs
 from caps.testing import Reply, ScriptedEndpoint, Status
-from sampling.drawing import draw, problem, run, sampler_of, texts
+from support.drawing import draw, problem, run, sampler_of, texts
 
 PAPER = {"top_p": 0.95, "top_k": -1, "max_tokens": 32768}
 SENT = {
@@ -149,7 +149,7 @@ def test_log_probabilities_are_summarized_where_they_are_asked_for():
     assert asked.case.candidates == (Candidate("ab", logprob=-0.75, numbers=windows),)
 
 
-def test_one_doubtful_passage_shows_in_the_lowest_window_and_a_doubtful_end_in_the_tail():
+def test_doubtful_passages_show_in_the_lowest_window_and_in_the_tail():
     steady, doubtful = [-0.1] * 32, [-2.0] * 32
     mean, windows = summarize_logprobs([*steady, *doubtful, *steady, *steady])
     assert mean == pytest.approx((3 * -0.1 - 2.0) / 4)
@@ -179,24 +179,21 @@ def test_code_that_is_called_shows_its_interface():
     assert request.template == "instruct-function.txt"
 
 
-def test_what_is_under_way_when_the_run_is_stopped_comes_in_and_nothing_new_begins():
+async def test_what_is_under_way_when_the_run_is_stopped_comes_in_and_nothing_new_begins():
     done = []
 
-    async def interrupted():
-        sampler = sampler_of(lambda _: "x", capacity=2)
-        slow = sampler.model.complete
+    sampler = sampler_of(lambda _: "x", capacity=2)
+    slow = sampler.model.complete
 
-        async def complete(request):
-            await asyncio.sleep(0.05)
-            done.append(request.draw)
-            return await slow(request)
+    async def complete(request):
+        await asyncio.sleep(0.05)
+        done.append(request.draw)
+        return await slow(request)
 
-        sampler.model.complete = complete
-        drawing = asyncio.ensure_future(sampler.generate(problem(), range(10)))
-        await asyncio.sleep(0.02)
-        await sampler.stop(grace=1)
-        drawing.cancel()
-        await asyncio.gather(drawing, return_exceptions=True)
-
-    asyncio.run(interrupted())
+    sampler.model.complete = complete
+    drawing = asyncio.ensure_future(sampler.generate(problem(), range(10)))
+    await asyncio.sleep(0.02)
+    await sampler.stop(grace=1)
+    drawing.cancel()
+    await asyncio.gather(drawing, return_exceptions=True)
     assert done == [0, 1]

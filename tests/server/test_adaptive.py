@@ -6,11 +6,11 @@ import pytest
 
 from caps.config import Keys, RunConfig
 from caps.core.errors import SettingError
-from caps.runner import Runner
 from caps.server.app import ServerConfig
+from caps.session.resolve import resolve
 from caps.testing import Hang, Reply, ScriptedEndpoint, asked, is_judge, upstream
-from server.serving import inside
-from waiting import wait_until
+from support.serving import inside
+from support.waiting import wait_until
 
 
 def ask(url, *bodies, config=None):
@@ -107,7 +107,7 @@ def test_a_virtual_model_asks_several_models_and_says_who_wrote_the_winner():
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"team": {}}, "models.team: generators: is empty"),
+        ({"team": {}}, "models.team.generators: is missing; a list is wanted"),
         ({"team": {"generators": ["a"], "juge": "b"}}, "did you mean 'judge'"),
         ({"team": "a"}, "models.team: must be a table"),
     ],
@@ -115,7 +115,7 @@ def test_a_virtual_model_asks_several_models_and_says_who_wrote_the_winner():
 def test_a_wrong_virtual_model_is_named_before_the_server_starts(table, said):
     config = RunConfig(base_url=("http://127.0.0.1:9",), models=table)
     with pytest.raises(SettingError, match=said):
-        ServerConfig(runner=Runner(config, keys=Keys(), any_model=True))
+        ServerConfig(resolved=resolve(config, Keys(), any_model=True))
 
 
 def test_where_every_sample_fails_there_is_an_error():

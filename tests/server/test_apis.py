@@ -17,9 +17,9 @@ from caps.testing import (
     asked,
     upstream,
 )
-from server.fuzzing import APIS, fuzz
-from server.serving import inside
-from waiting import until
+from support.fuzzing import APIS, fuzz
+from support.serving import inside, served
+from support.waiting import until
 
 KEY = "sk-of-a-client"
 
@@ -75,10 +75,13 @@ def test_every_status_has_the_error_object_of_the_api():
     assert (responses.status, responses.json["error"]["code"]) == (502, "upstream_unreachable")
 
 
-def test_a_full_queue_is_reported_in_the_form_of_each_api():
+async def test_a_full_queue_is_reported_in_the_form_of_each_api():
     go = threading.Event()
 
-    async def work(call):
+    async with (
+        ScriptedEndpoint([Reply("same", until=go.is_set)]) as stub,
+        served(stub.url, limits=Limits(max_concurrent=1, max_waiting=0)) as call,
+    ):
         first = asyncio.ensure_future(call(path="/v1/messages", body=message(stream=True, caps={"n": 1})))
         await until(lambda: stub.busy == 1)
         refused = [
@@ -86,28 +89,25 @@ def test_a_full_queue_is_reported_in_the_form_of_each_api():
             await call(path="/v1/responses", body={"model": "caps/m", "input": "?", "stream": True}),
         ]
         go.set()
-        return [await first, *refused]
-
-    with ScriptedEndpoint([Reply("same", until=go.is_set)]) as stub:
-        answers = inside(stub.url, work, limits=Limits(max_concurrent=1, max_waiting=0))
+        answers = [await first, *refused]
     assert [one.status for one in answers] == [200, 429, 429]
     assert [one.json["error"]["type"] for one in answers[1:]] == ["rate_limit_error"] * 2
     assert answers[1].headers["retry-after"] == "1"
 
 
 @pytest.mark.parametrize("api", ["responses", "messages"])
-def test_an_error_after_the_first_heartbeat_is_an_event_of_the_api(api):
+async def test_an_error_after_the_first_heartbeat_is_an_event_of_the_api(api):
     received = []
     given = {"input": "?"} if api == "responses" else message()
 
-    async def work(call):
+    async with (
+        ScriptedEndpoint(
+            [Status(400, {"error": {"message": "no"}}, until=lambda: len(received) > 1)]
+        ) as stub,
+        served(stub.url, heartbeat=0.05) as call,
+    ):
         body = {**given, "model": "caps/m", "stream": True, "caps": {"n": 1}}
-        return await call(path=f"/v1/{api}", body=body, on_body=received.append)
-
-    with ScriptedEndpoint(
-        [Status(400, {"error": {"message": "no"}}, until=lambda: len(received) > 1)]
-    ) as stub:
-        said = inside(stub.url, work, heartbeat=0.05).body.decode()
+        said = (await call(path=f"/v1/{api}", body=body, on_body=received.append)).body.decode()
     events = [json.loads(line[6:]) for line in said.splitlines() if line.startswith("data: ")]
     names = [line[7:] for line in said.splitlines() if line.startswith("event: ")]
     assert names == [event["type"] for event in events]
@@ -120,54 +120,53 @@ def test_an_error_after_the_first_heartbeat_is_an_event_of_the_api(api):
         assert events[-1]["response"]["error"]["code"] == "upstream_refused"
 
 
-def test_other_models_are_forwarded_with_the_version_of_the_api():
+async def test_other_models_are_forwarded_with_the_version_of_the_api():
     whole = Pieces((b"event: message_start\n", b"data: {}\n\n"), lambda: True)
-    with ManyApis([whole]) as stub:
-
-        async def work(call):
-            head = {"anthropic_version": "2023-06-01", "x_api_key": "any"}
-            return [
-                await call(path="/v1/messages", body=message(model="m", stream=True), **head),
-                await call(path="/v1/messages/count_tokens", body=message(model="m"), **head),
-                await call(path="/v1/responses", body={"model": "m", "input": "?"}),
-            ]
-
-        answers = inside(stub.url, work)
+    async with ManyApis([whole]) as stub, served(stub.url) as call:
+        head = {"anthropic_version": "2023-06-01", "x_api_key": "any"}
+        answers = [
+            await call(path="/v1/messages", body=message(model="m", stream=True), **head),
+            await call(path="/v1/messages/count_tokens", body=message(model="m"), **head),
+            await call(path="/v1/responses", body={"model": "m", "input": "?"}),
+        ]
     assert [one.body for one in answers] == [b"event: message_start\ndata: {}\n\n"] * 3
     assert stub.headers[0]["anthropic-version"] == "2023-06-01"
     assert "x-api-key" not in {name.lower() for name in stub.headers[0]}
     assert stub.bodies[0] == message(model="m", stream=True)
 
 
-def test_tokens_of_forwarded_messages_are_counted_with_those_read_from_a_cache():
+async def test_tokens_of_forwarded_messages_are_counted_with_those_read_from_a_cache():
     usage = {
         "input_tokens": 5,
         "cache_read_input_tokens": 20,
         "cache_creation_input_tokens": 2,
         "output_tokens": 7,
     }
-    with ManyApis([Raw(json.dumps({"type": "message", "usage": usage}).encode())]) as stub:
-
-        async def work(call):
-            await call(path="/v1/messages", body=message(model="m"))
-            return (await call("GET", "/metrics")).body.decode()
-
-        page = inside(stub.url, work)
+    async with (
+        ManyApis([Raw(json.dumps({"type": "message", "usage": usage}).encode())]) as stub,
+        served(stub.url) as call,
+    ):
+        await call(path="/v1/messages", body=message(model="m"))
+        page = (await call("GET", "/metrics")).body.decode()
     assert 'caps_tokens_total{kind="prompt",part="forwarded"} 27.0' in page
     assert 'caps_tokens_total{kind="cached",part="forwarded"} 20.0' in page
     assert 'caps_tokens_total{kind="completion",part="forwarded"} 7.0' in page
 
 
-def test_large_requests_virtual_models_and_the_other_name_of_the_limit():
+async def test_large_requests_virtual_models_and_the_other_name_of_the_limit():
     def picky(body, number):
         if "max_tokens" in body:
             said = "Unsupported parameter: use max_completion_tokens"
             return Status(400, {"error": {"message": said, "param": "max_tokens"}})
         return Reply("It is \\boxed{4}")
 
-    async def work(call):
+    table = {"team": {"generators": ["small", "large"], "max_n": 4}}
+    async with (
+        ScriptedEndpoint(picky) as stub,
+        served(stub.url, config_={"models": table, "samples": 2}) as call,
+    ):
         long = "word " * 20_000
-        return [
+        plain, team, wrong = [
             await call(path="/v1/messages", body=message(long)),
             await call(
                 path="/v1/responses", body={"model": "caps/team", "input": long, "max_output_tokens": 5}
@@ -176,26 +175,19 @@ def test_large_requests_virtual_models_and_the_other_name_of_the_limit():
                 path="/v1/responses", body={"model": "caps/team", "input": [{"role": "me"}, {"x": long}]}
             ),
         ]
-
-    table = {"team": {"generators": ["small", "large"], "max_n": 4}}
-    with ScriptedEndpoint(picky) as stub:
-        plain, team, wrong = inside(stub.url, work, config_={"models": table, "samples": 2})
     assert plain.json["content"][0]["text"] == "It is \\boxed{4}"
     assert team.json["caps"]["model"] in ("small", "large")
     assert (wrong.status, wrong.json["error"]["param"]) == (400, "input")
     assert stub.bodies[-1]["max_completion_tokens"] == 5
 
 
-def test_streams_may_be_followed_in_each_api():
-    async def work(call):
+async def test_streams_may_be_followed_in_each_api():
+    async with ScriptedEndpoint(upstream) as stub, served(stub.url, config_={"samples": "auto"}) as call:
         more = {"stream": True, "stream_options": {"include_progress": True}}
-        return [
+        answers = [
             await call(path="/v1/messages", body=message("4?", **more)),
             await call(path="/v1/responses", body={"model": "caps/m", "input": "4?", **more}),
         ]
-
-    with ScriptedEndpoint(upstream) as stub:
-        answers = inside(stub.url, work, config_={"samples": "auto"})
     for answer in answers:
         assert b'"progress":' in answer.body
         assert answer.body.count(b"event: ") == answer.body.count(b"data: ")

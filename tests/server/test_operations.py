@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from caps.testing import Hang, Pieces, Raw, Reply, ScriptedEndpoint, Status, asked, upstream
-from server.serving import inside
-from shell import caps
-from waiting import until
+from support.pages import whole_text
+from support.serving import inside, served
+from support.shell import caps
+from support.waiting import until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -67,18 +68,15 @@ def test_every_metric_of_the_dashboard_is_exported():
     assert len(set(places)) == len(places)
 
 
-def test_probability_queue_time_latency_and_errors_are_measured():
-    async def work(call):
-        body = {"model": "caps/m", "problem": "?", "candidates": ["quality=0.1", "quality=0.3"]}
-        selected = (await call(path="/v1/select", body=body)).json
-        await call(body=asked(caps={"n": 2}))
-        return selected, await measured(call)
-
+async def test_probability_queue_time_latency_and_errors_are_measured():
     def sometimes(body, number):
         return Raw(b"no JSON") if number == 0 else upstream(body, number)
 
-    with ScriptedEndpoint(sometimes) as stub:
-        selected, found = inside(stub.url, work)
+    async with ScriptedEndpoint(sometimes) as stub, served(stub.url) as call:
+        body = {"model": "caps/m", "problem": "?", "candidates": ["quality=0.1", "quality=0.3"]}
+        selected = (await call(path="/v1/select", body=body)).json
+        await call(body=asked(caps={"n": 2}))
+        found = await measured(call)
     assert found["caps_probability_sum"] >= selected["probability"] > 0
     assert found['caps_queue_seconds_count{queue="request"}'] == 2
     assert found['caps_upstream_errors_total{cause="garbled"}'] == 1
@@ -88,8 +86,11 @@ def test_probability_queue_time_latency_and_errors_are_measured():
     )
 
 
-def test_a_client_that_leaves_is_counted_with_all_that_was_spent_for_it():
-    async def work(call):
+async def test_a_client_that_leaves_is_counted_with_all_that_was_spent_for_it():
+    def half(_, number):
+        return Reply("an answer of some tokens") if number < 2 else Hang()
+
+    async with ScriptedEndpoint(half) as stub, served(stub.url) as call:
         leaves = asyncio.Event()
         visit = asyncio.ensure_future(call(body=asked(caps={"n": 4}), leaves=leaves))
         await until(lambda: stub.requests == 4)
@@ -97,13 +98,7 @@ def test_a_client_that_leaves_is_counted_with_all_that_was_spent_for_it():
             await asyncio.sleep(0)
         leaves.set()
         await visit
-        return await measured(call), json.loads(call.log.getvalue().splitlines()[-2])
-
-    def half(_, number):
-        return Reply("an answer of some tokens") if number < 2 else Hang()
-
-    with ScriptedEndpoint(half) as stub:
-        found, line = inside(stub.url, work)
+        found, line = await measured(call), json.loads(call.log.getvalue().splitlines()[-2])
     assert line["status"] == 499
     reported = found['caps_tokens_total{kind="prompt",part="generation"}']
     estimated = found['caps_tokens_estimated_total{kind="prompt",part="generation"}']
@@ -117,7 +112,7 @@ def test_a_client_that_leaves_is_counted_with_all_that_was_spent_for_it():
 
 
 @pytest.mark.parametrize("leaves_early", [False, True])
-def test_forwarded_requests_are_counted(leaves_early):
+async def test_forwarded_requests_are_counted(leaves_early):
     usage = {"prompt_tokens": 11, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 3}}
     parts = [
         b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n',
@@ -125,7 +120,7 @@ def test_forwarded_requests_are_counted(leaves_early):
     ]
     go_on = asyncio.Event()
 
-    async def work(call):
+    async with ScriptedEndpoint([Pieces(parts, go_on.is_set)]) as stub, served(stub.url) as call:
         leaves = asyncio.Event()
 
         def received(body):
@@ -133,10 +128,7 @@ def test_forwarded_requests_are_counted(leaves_early):
 
         await call(body=asked(model="m", stream=True), leaves=leaves, on_body=received)
         go_on.set()
-        return await measured(call), json.loads(call.log.getvalue().splitlines()[0])
-
-    with ScriptedEndpoint([Pieces(parts, go_on.is_set)]) as stub:
-        found, line = inside(stub.url, work)
+        found, line = await measured(call), json.loads(call.log.getvalue().splitlines()[0])
     estimated = "_estimated" if leaves_early else ""
     counted = [
         found[f'caps_tokens{estimated}_total{{kind="{kind}",part="forwarded"}}']
@@ -151,39 +143,36 @@ def test_forwarded_requests_are_counted(leaves_early):
         assert counted == [11, 7, 3]
 
 
-def test_the_samples_of_the_first_request_go_out_at_once_and_fewer_after_an_overload():
-    async def work(call):
+async def test_the_samples_of_the_first_request_go_out_at_once_and_fewer_after_an_overload():
+    def held(_, number):
+        if 12 <= number < 24:
+            return Status(429, headers={"Retry-After": "0"})
+        return Reply("It is 4.", until=lambda: number >= 12 or stub.requests >= 12)
+
+    async with ScriptedEndpoint(held) as stub, served(stub.url) as call:
         body = asked("same", caps={"n": 12, "seconds": 60})
         gate = call.app.state.service.upstream
         before = gate.connections
         await call(body=body)
         together, grown = stub.peak, gate.connections
         await call(body=body)
-        return before, together, grown, gate.connections
-
-    def held(_, number):
-        if 12 <= number < 24:
-            return Status(429, headers={"Retry-After": "0"})
-        return Reply("It is 4.", until=lambda: number >= 12 or stub.requests >= 12)
-
-    with ScriptedEndpoint(held) as stub:
-        before, together, grown, after = inside(stub.url, work)
+        after = gate.connections
     assert before < 12, "the limit is otherwise found by trying"
     assert together == grown == 12
     assert after < 12
 
 
-def test_kept_runs_can_be_shown_are_bounded_and_hold_no_key(tmp_path):
+async def test_kept_runs_can_be_shown_are_bounded_and_hold_no_key(tmp_path):
     (tmp_path / "notes").mkdir()
 
-    async def work(call):
+    async with (
+        ScriptedEndpoint(upstream) as stub,
+        served(stub.url, key="sk-upstream-key", keep=tmp_path, keep_last=2) as call,
+    ):
         await call(body=asked(caps={"n": 3}))
         body = {"model": "caps/m", "problem": "secret?", "candidates": ["quality=0.1", "quality=0.3"]}
         await call(path="/v1/select", body=body)
-        return await call(body=asked("vary", caps={"n": 4}))
-
-    with ScriptedEndpoint(upstream) as stub:
-        answer = inside(stub.url, work, key="sk-upstream-key", keep=tmp_path, keep_last=2)
+        answer = await call(body=asked("vary", caps={"n": 4}))
     run = answer.headers["x-caps-run-id"]
     runs = {one.name for one in tmp_path.iterdir()} - {"notes"}
     assert len(runs) == 2
@@ -193,6 +182,6 @@ def test_kept_runs_can_be_shown_are_bounded_and_hold_no_key(tmp_path):
     assert not [file for file, content in files.items() if b"sk-upstream-key" in content]
     shown = caps("report", tmp_path / run)
     assert shown.returncode == 0, shown.stderr
-    assert "quality=0.1" in (tmp_path / run / "report.html").read_text()
+    assert "quality=0.1" in whole_text(tmp_path / run / "report.html")
     line = json.loads((tmp_path / run / "selections.jsonl").read_text())
     assert line["text"] == answer.json["choices"][0]["message"]["content"]

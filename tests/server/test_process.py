@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from caps.cli.main import make_app
 from caps.core.errors import SettingError
 from caps.testing import Half, Raw, Reply, Reset, ScriptedEndpoint, Status, asked, is_judge, running, upstream
-from waiting import until
+from support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 KEY = "sk-of-a-client"
@@ -117,7 +117,7 @@ def test_a_server_rejects_slow_and_malformed_clients_and_finishes_running_reques
     assert KEY not in json.dumps(up.lines)
 
 
-def test_with_an_upstream_that_fails_in_every_third_call_every_client_gets_an_answer_or_an_error():
+def test_with_a_flaky_upstream_every_client_gets_an_answer_or_an_error():
     chance = random.Random(5)
     ways = [
         Status(500, "oops"), Status(429, "slow down", {"Retry-After": "0"}), Reset(), Half(), Raw(b"<html>"),

@@ -11,19 +11,19 @@ from io import StringIO
 
 import pytest
 
-from caps.building import load_templates, make_prepare, make_strategy
 from caps.config import RunConfig
 from caps.core.errors import SettingError
 from caps.core.types import Case
 from caps.models.endpoints import Endpoint
-from caps.runner import Runner
 from caps.server.admission import Limits
 from caps.server.app import ServerConfig, create_app
 from caps.server.telemetry import JsonLog
+from caps.session.parts import load_templates, make_prepare, make_strategy
+from caps.session.resolve import resolve
 from caps.studies.planning import forecast_case
 from caps.testing import Hang, Raw, Reply, ScriptedEndpoint, Status, asked, upstream
-from server.serving import Inside, inside
-from waiting import until
+from support.serving import Inside, inside, served
+from support.waiting import until
 
 KEYS = ("sk-first-0001", "sk-second-0002")
 
@@ -38,10 +38,10 @@ def bearer(key):
     return {"authorization": f"Bearer {key}"}
 
 
-def test_a_key_is_read_from_its_header_only(stub):
-    async def work(call):
+async def test_a_key_is_read_from_its_header_only(stub):
+    async with served(stub.url, keys=KEYS, host="0.0.0.0") as call:
         body = asked(caps={"n": 1})
-        return [
+        *answers, log = [
             await call(body=body, **bearer(KEYS[0])),
             await call(body=body, **bearer(KEYS[1])),
             await call(body=body),
@@ -56,8 +56,6 @@ def test_a_key_is_read_from_its_header_only(stub):
             await call("GET", "/health", **bearer(KEYS[1])),
             call.log.getvalue(),
         ]
-
-    *answers, log = inside(stub.url, work, keys=KEYS, host="0.0.0.0")
     assert [one.status for one in answers] == [200, 200, *[401] * 8, 200, 200]
     assert answers[3].json["error"]["code"] == "invalid_api_key"
     assert answers[-2].json == {"status": "ok"}
@@ -77,11 +75,11 @@ def test_a_server_for_other_machines_needs_keys_or_an_explicit_option(stub):
         inside(stub.url, work, keys=("a\nb",))
 
 
-def test_limits_have_statuses(stub):
+async def test_limits_have_statuses(stub):
     limits = Limits(max_body=2000, max_samples=4, body_seconds=0.2)
 
-    async def work(call):
-        return [
+    async with served(stub.url, limits=limits) as call:
+        answers = [
             await call(body=asked("x" * 3000)),
             await call(body=asked(), content_length="1" + "0" * 12),
             await call(body=asked(), content_type="text/plain"),
@@ -93,60 +91,57 @@ def test_limits_have_statuses(stub):
             await call(path="/v1/select", body={"problem": "?", "candidates": ["a"] * 5, "model": "caps/m"}),
             await call(path="/v1/embeddings", body={"model": "caps/m", "input": "x"}),
         ]
-
-    answers = inside(stub.url, work, limits=limits)
     assert [one.status for one in answers] == [413, 413, 415, 415, 400, 400, 405, 405, 400, 400]
     assert all(set(one.json["error"]) == {"message", "type", "param", "code"} for one in answers)
     assert all(len(one.headers["x-caps-run-id"]) == 32 for one in answers)
 
 
-def test_a_wrong_method_is_answered_with_the_right_ones(stub):
-    async def work(call):
-        return await call("GET"), await call("DELETE", "/v1/models/m"), await call("HEAD", "/health")
-
-    chat, model, health = inside(stub.url, work)
+async def test_a_wrong_method_is_answered_with_the_right_ones(stub):
+    async with served(stub.url) as call:
+        chat, model, health = (
+            await call("GET"),
+            await call("DELETE", "/v1/models/m"),
+            await call("HEAD", "/health"),
+        )
     assert (chat.status, chat.headers["allow"]) == (405, "POST")
     assert (model.status, model.headers["allow"]) == (405, "GET, HEAD")
     assert "/v1/models/{name:path}" in model.json["error"]["message"]
     assert health.status == 200
 
 
-def test_all_bodies_together_have_a_limit_and_count_until_they_are_answered():
+async def test_all_bodies_together_have_a_limit_and_count_until_they_are_answered():
     go = threading.Event()
     body = json.dumps(asked(caps={"n": 1})).encode()
 
-    async def work(call):
+    async with (
+        ScriptedEndpoint([Reply("same", until=go.is_set)]) as stub,
+        served(stub.url, limits=Limits(max_held=len(body) * 3 // 2)) as call,
+    ):
         first = asyncio.ensure_future(call(body=body))
         await until(lambda: stub.busy == 1)
         refused = await call(body=body)
         go.set()
-        return await first, refused, await call(body=body)
-
-    with ScriptedEndpoint([Reply("same", until=go.is_set)]) as stub:
-        first, refused, later = inside(stub.url, work, limits=Limits(max_held=len(body) * 3 // 2))
-    assert [one.status for one in (first, refused, later)] == [200, 503, 200]
+        answers = [await first, refused, await call(body=body)]
+    assert [answer.status for answer in answers] == [200, 503, 200]
     assert (refused.json["error"]["code"], refused.headers["retry-after"]) == ("too_busy", "1")
 
 
-def test_the_app_runs_under_any_server_that_speaks_the_lifespan_protocol(stub):
+async def test_the_app_runs_under_any_server_that_speaks_the_lifespan_protocol(stub):
     config = RunConfig(base_url=(stub.url,), samples=2, sandbox="off")
-    app = create_app(ServerConfig(runner=Runner(config, any_model=True), log=JsonLog(file=StringIO())))
+    app = create_app(ServerConfig(resolved=resolve(config, any_model=True), log=JsonLog(file=StringIO())))
     events, sent = asyncio.Queue(), []
 
     async def send(message):
         sent.append(message["type"])
 
-    async def story():
-        events.put_nowait({"type": "lifespan.startup"})
-        scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
-        life = asyncio.ensure_future(app(scope, events.get, send))
-        await until(lambda: sent)
-        answer = await Inside(app, StringIO())(body=asked())
-        events.put_nowait({"type": "lifespan.shutdown"})
-        await life
-        return answer
-
-    assert asyncio.run(story()).status == 200
+    events.put_nowait({"type": "lifespan.startup"})
+    scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
+    life = asyncio.ensure_future(app(scope, events.get, send))
+    await until(lambda: sent)
+    answer = await Inside(app, StringIO())(body=asked())
+    events.put_nowait({"type": "lifespan.shutdown"})
+    await life
+    assert answer.status == 200
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
@@ -162,38 +157,34 @@ def test_without_starlette_the_error_names_the_extra():
     ["//", "//v1/models", "/v1/models/", "/v1/../health", "/v1/%2e%2e/metrics", "/v1/chat/completions/", "/V1/models",
      "/health/", "/health/../metrics", "/v1/models/../../metrics", "/v1/models\x00", "/v1/completions\r\nx: y"],
 )  # fmt: skip
-def test_manipulated_paths_are_not_found(stub, path):
-    async def work(call):
-        return await call("GET", path), await call("GET", path, **bearer(KEYS[0]))
-
-    without, with_key = inside(stub.url, work, keys=KEYS)
+async def test_manipulated_paths_are_not_found(stub, path):
+    async with served(stub.url, keys=KEYS) as call:
+        without, with_key = await call("GET", path), await call("GET", path, **bearer(KEYS[0]))
     assert without.status == 401
     assert with_key.status in (404, 405)
     assert with_key.json["error"]["code"] in ("not_found", "model_not_found", "method_not_allowed")
 
 
-def test_requests_beyond_the_queue_are_rejected_and_the_others_answered():
+async def test_requests_beyond_the_queue_are_rejected_and_the_others_answered():
     go = threading.Event()
 
-    async def work(call):
-        visits = [asyncio.ensure_future(call(body=asked(caps={"n": 1}))) for _ in range(6)]
-        await until(lambda: sum(visit.done() for visit in visits) == 2)
-        go.set()
-        return await asyncio.gather(*visits)
-
     with ScriptedEndpoint([Reply("same", until=go.is_set)]) as stub:
-        answers = inside(stub.url, work, limits=Limits(max_concurrent=2, max_waiting=2))
+        async with served(stub.url, limits=Limits(max_concurrent=2, max_waiting=2)) as call:
+            visits = [asyncio.ensure_future(call(body=asked(caps={"n": 1}))) for _ in range(6)]
+            await until(lambda: sum(visit.done() for visit in visits) == 2)
+            go.set()
+            answers = await asyncio.gather(*visits)
         assert sorted(one.status for one in answers) == [200, 200, 200, 200, 429, 429]
         assert {one.headers.get("retry-after") for one in answers} == {None, "1"}
         assert stub.requests == 4
 
 
-def test_requests_that_wait_beyond_their_time_limit_are_rejected():
-    async def work(call):
-        return await asyncio.gather(*(call(body=asked(caps={"n": 1})) for _ in range(4)))
-
-    with ScriptedEndpoint([Reply("same"), Hang()]) as stub:
-        late = inside(stub.url, work, limits=Limits(max_concurrent=1, max_seconds=1.5))
+async def test_requests_that_wait_beyond_their_time_limit_are_rejected():
+    async with (
+        ScriptedEndpoint([Reply("same"), Hang()]) as stub,
+        served(stub.url, limits=Limits(max_concurrent=1, max_seconds=1.5)) as call,
+    ):
+        late = await asyncio.gather(*(call(body=asked(caps={"n": 1})) for _ in range(4)))
     assert {200, 503} <= {one.status for one in late} <= {200, 503, 504}
 
 
@@ -208,14 +199,14 @@ def test_requests_that_wait_beyond_their_time_limit_are_rejected():
         (Hang(), 504, "timeout"),
     ],
 )
-def test_errors_of_the_upstream_are_reported_without_its_address(behaviour, status, code):
-    async def work(call):
-        plain = await call(body=asked(caps={"n": 2}))
-        stream = await call(body=asked(stream=True, caps={"n": 2}))
-        return plain, stream
-
+async def test_errors_of_the_upstream_are_reported_without_its_address(behaviour, status, code):
     with ScriptedEndpoint([behaviour]) as stub:
-        answers = inside(stub.url, work, limits=Limits(max_seconds=0.3) if code == "timeout" else Limits())
+        async with served(
+            stub.url, limits=Limits(max_seconds=0.3) if code == "timeout" else Limits()
+        ) as call:
+            plain = await call(body=asked(caps={"n": 2}))
+            stream = await call(body=asked(stream=True, caps={"n": 2}))
+            answers = plain, stream
         address = stub.url.partition("//")[2].partition("/")[0]
     for one in answers:
         assert (one.status, one.json["error"]["code"]) == (status, code)
@@ -223,46 +214,44 @@ def test_errors_of_the_upstream_are_reported_without_its_address(behaviour, stat
         assert "sk-upstream" not in one.body.decode()
 
 
-def test_an_unreachable_upstream_is_reported(stub):
-    async def work(call):
-        return [
+async def test_an_unreachable_upstream_is_reported(stub):
+    async with served("http://127.0.0.1:9/v1") as call:
+        answers = [
             await call(body=asked(caps={"n": 2})),
             await call(body=asked(model="other")),
             await call("GET", "/v1/models"),
             await call("GET", "/health"),
         ]
-
-    answers = inside("http://127.0.0.1:9/v1", work)
     assert [one.status for one in answers] == [502, 502, 502, 503]
     assert answers[3].json["upstream"]["state"] == "silent"
 
 
-def test_an_error_after_the_first_heartbeat_is_an_event():
+async def test_an_error_after_the_first_heartbeat_is_an_event():
     received = []
 
-    async def work(call):
-        return await call(body=asked(stream=True, caps={"n": 1}), on_body=received.append)
-
-    with ScriptedEndpoint([Status(400, {"error": {"message": "no"}}, until=lambda: received)]) as stub:
-        answer = inside(stub.url, work, heartbeat=0.05)
+    async with (
+        ScriptedEndpoint([Status(400, {"error": {"message": "no"}}, until=lambda: received)]) as stub,
+        served(stub.url, heartbeat=0.05) as call,
+    ):
+        answer = await call(body=asked(stream=True, caps={"n": 1}), on_body=received.append)
     events = [part for part in answer.body.decode().split("\n\n") if part.startswith("data: ")]
     assert answer.status == 200
     assert json.loads(events[-1].removeprefix("data: "))["error"]["code"] == "upstream_refused"
 
 
-def test_a_key_that_the_upstream_repeats_is_removed_when_forwarding():
-    async def work(call):
-        return await call(body=asked(model="other"))
-
-    with ScriptedEndpoint(api_key="right") as stub:
-        answer = inside(stub.url, work, key="wrong-secret-key")
+async def test_a_key_that_the_upstream_repeats_is_removed_when_forwarding():
+    async with ScriptedEndpoint(api_key="right") as stub, served(stub.url, key="wrong-secret-key") as call:
+        answer = await call(body=asked(model="other"))
     assert answer.status == 401
     assert "***" in answer.body.decode()
     assert "wrong-secret-key" not in answer.body.decode()
 
 
-def test_a_client_that_disconnects_ends_the_work_upstream():
-    async def work(call):
+async def test_a_client_that_disconnects_ends_the_work_upstream():
+    async with (
+        ScriptedEndpoint([Hang()]) as stub,
+        served(stub.url, config_={"max_connections": 32}, heartbeat=0.05) as call,
+    ):
         leaves = asyncio.Event()
         visits = [
             asyncio.ensure_future(
@@ -283,20 +272,15 @@ def test_a_client_that_disconnects_ends_the_work_upstream():
         leaves.set()
         await asyncio.gather(*visits)
         await until(lambda: stub.busy == 0)
-        return [json.loads(line)["status"] for line in call.log.getvalue().splitlines()]
-
-    with ScriptedEndpoint([Hang()]) as stub:
-        assert inside(stub.url, work, config_={"max_connections": 32}, heartbeat=0.05) == [499] * 6
+        assert [json.loads(line)["status"] for line in call.log.getvalue().splitlines()] == [499] * 6
 
 
-def test_logs_contain_no_prompts_and_metrics_count_requests(stub):
-    async def work(call):
+async def test_logs_contain_no_prompts_and_metrics_count_requests(stub):
+    async with served(stub.url) as call:
         body = asked(caps={"n": 3, "strategy": "round-robin"})
         body["messages"].insert(0, {"role": "system", "content": "my secret plan"})
         await call(body=body)
-        return call.log.getvalue(), (await call("GET", "/metrics")).body.decode()
-
-    log, page = inside(stub.url, work)
+        log, page = call.log.getvalue(), (await call("GET", "/metrics")).body.decode()
     line = json.loads(log)
     assert (line["status"], line["samples"], line["judge_calls"], line["model"]) == (200, 3, 3, "m")
     assert "secret" not in log
@@ -307,32 +291,26 @@ def test_logs_contain_no_prompts_and_metrics_count_requests(stub):
     assert "secret" not in page
 
 
-def test_prompts_and_answers_are_logged_on_request(stub):
-    async def work(call):
+async def test_prompts_and_answers_are_logged_on_request(stub):
+    async with served(stub.url, prompts=True) as call:
         await call(body=asked("my secret plan", caps={"n": 1}))
-        return call.log.getvalue()
-
-    line = json.loads(inside(stub.url, work, prompts=True).splitlines()[0])
+        line = json.loads(call.log.getvalue().splitlines()[0])
     assert (line["event"], line["messages"][0]["content"]) == ("content", "my secret plan")
     assert line["choices"][0]["content"] == "It is 4."
 
 
-def test_another_server_may_judge_without_seeing_the_key_of_the_first(stub):
-    async def work(call):
-        return await call(body=asked(caps={"n": 3}))
-
+async def test_another_server_may_judge_without_seeing_the_key_of_the_first(stub):
     with ScriptedEndpoint(upstream) as other:
-        answer = inside(stub.url, work, key="sk-writer", judge=Endpoint(other.url, "strict", "sk-judge"))
+        async with served(stub.url, key="sk-writer", judge=Endpoint(other.url, "strict", "sk-judge")) as call:
+            answer = await call(body=asked(caps={"n": 3}))
         assert {body["model"] for body in other.bodies} == {"strict"}
         assert {head["Authorization"] for head in other.headers} == {"Bearer sk-judge"}
         assert other.requests == answer.json["usage"]["caps"]["verifier"]["calls"] > 0
 
 
-def test_the_description_names_every_route_and_the_limits(stub):
-    async def work(call):
-        return (await call("GET", "/openapi.json")).json
-
-    description = inside(stub.url, work, limits=Limits(max_samples=9))
+async def test_the_description_names_every_route_and_the_limits(stub):
+    async with served(stub.url, limits=Limits(max_samples=9)) as call:
+        description = (await call("GET", "/openapi.json")).json
     assert description["openapi"].startswith("3.")
     options = description["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"][
         "application/json"
@@ -366,20 +344,9 @@ def malformed(rng):
     if rng.random() < 0.3:
         body |= {"query": "?", "documents": ["a", "b"], "top_n": 1}
     fields = [
-        "query",
-        "documents",
-        "top_n",
-        "return_documents",
-        "model",
-        "messages",
-        "n",
-        "stream",
-        "stream_options",
-        "caps",
-        "tools",
-        "response_format",
-        "seed",
-    ]
+        "query", "documents", "top_n", "return_documents", "model", "messages", "n", "stream",
+        "stream_options", "caps", "tools", "response_format", "seed",
+    ]  # fmt: skip
     for name in rng.sample(fields, rng.randrange(1, 4)):
         body[name] = junk(rng)
     if isinstance(body["caps"], dict):
@@ -397,11 +364,15 @@ def malformed(rng):
     return payload
 
 
-def test_no_body_causes_a_500():
+async def test_no_body_causes_a_500():
     rng = random.Random(11)
     seen = set()
 
-    async def work(call):
+    reply = json.dumps({"choices": [{"message": {"content": "same"}}]}).encode()
+    async with (
+        ScriptedEndpoint([Raw(reply)]) as stub,
+        served(stub.url, model="m", config_={"keep_going": True}) as call,
+    ):
         for _ in range(2000):
             payload = malformed(rng)
             path = rng.choice(["/v1/chat/completions"] * 3 + ["/v1/select", "/v1/embeddings"])
@@ -409,29 +380,23 @@ def test_no_body_causes_a_500():
             seen.add(answer.status)
             assert answer.status < 500, (path, payload, answer.body, call.log.getvalue()[-400:])
             assert answer.status in (200, 404) or set(answer.json) == {"error"}, payload
-
-    reply = json.dumps({"choices": [{"message": {"content": "same"}}]}).encode()
-    with ScriptedEndpoint([Raw(reply)]) as stub:
-        inside(stub.url, work, model="m", config_={"keep_going": True})
     assert {200, 400} <= seen
 
 
-def test_a_case_comes_back_with_the_order_and_the_probability_of_every_candidate(stub):
+async def test_a_case_comes_back_with_the_order_and_the_probability_of_every_candidate(stub):
     candidates = ["quality=0.20 \\boxed{1}", "quality=0.90 \\boxed{2}", "quality=0.50 \\boxed{3}"]
     large = [*candidates, "quality=0.10 " + "x" * 100_000]
 
-    async def work(call):
+    async with served(stub.url) as call:
         bodies = [
             {"candidates": candidates},
             {"candidates": large},
             {"candidates": candidates, "caps": {"strategy": "caps-r"}},
         ]
-        return [
+        answers = [
             await call(path="/v1/select", body={"model": "caps/m", "problem": "vary?", **body})
             for body in bodies
         ]
-
-    answers = inside(stub.url, work)
     assert [answer.status for answer in answers] == [200] * 3, answers[0].body
     small, long, other = [answer.json for answer in answers]
     assert (small["order"], long["order"][:3], other["order"]) == ([1, 2, 0],) * 3
@@ -443,7 +408,7 @@ def test_a_case_comes_back_with_the_order_and_the_probability_of_every_candidate
     assert answers[0].headers["x-caps-probability"] == str(small["probability"])
 
 
-def test_a_dry_run_of_a_case_asks_nothing_and_states_the_forecast_of_the_plan(stub):
+async def test_a_dry_run_of_a_case_asks_nothing_and_states_the_forecast_of_the_plan(stub):
     texts = [f"quality=0.{place} \\boxed{{{place}}}" for place in range(1, 9)]
     case = Case.of("vary?", texts, domain="math", name="1")
     body = {
@@ -455,13 +420,12 @@ def test_a_dry_run_of_a_case_asks_nothing_and_states_the_forecast_of_the_plan(st
         "dry_run": True,
     }
 
-    async def work(call):
-        return await call(path="/v1/select", body=body), await call(
-            path="/v1/select", body={**body, "dry_run": 1}
-        )
-
     before = stub.requests
-    answer, wrong = inside(stub.url, work)
+    async with served(stub.url) as call:
+        answer, wrong = (
+            await call(path="/v1/select", body=body),
+            await call(path="/v1/select", body={**body, "dry_run": 1}),
+        )
     assert stub.requests == before
     strategy, seed = make_strategy("posterior"), RunConfig().seed
     forecast = forecast_case(make_prepare()(case), strategy, load_templates(), seed=seed)
@@ -487,10 +451,10 @@ def test_a_case_without_usable_fields_is_refused_with_the_field_that_is_wrong(st
         assert message in answer.json["error"]["message"], body
 
 
-def test_a_case_that_names_files_or_commands_of_the_machine_is_refused(stub):
+async def test_a_case_that_names_files_or_commands_of_the_machine_is_refused(stub):
     named = {"repository": "shop", "commit": "abc", "test_command": "make", "environment": ".venv"}
 
-    async def work(call):
+    async with served(stub.url) as call:
         for size in (1, 100_000):  # a large body is parsed in a worker process
             for name, value in named.items():
                 candidates = ["--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n" + " " * size] * 2
@@ -504,5 +468,3 @@ def test_a_case_that_names_files_or_commands_of_the_machine_is_refused(stub):
                 answer = await call(path="/v1/select", body=body)
                 assert answer.status == 400, (name, size)
                 assert f"{name}: a client may not name files or commands" in json.dumps(answer.json)
-
-    inside(stub.url, work)

@@ -15,7 +15,7 @@ from caps.server.openai_format import completion_chunks
 from caps.server.requests import chat_problem, request_config
 from caps.server.responses_format import ResponseEvents
 from caps.testing import Hang, Reply, ScriptedEndpoint, asked, is_judge, upstream
-from server.serving import inside
+from support.serving import served
 
 HOSTILE = st.text() | st.sampled_from(
     ["data: [DONE]\n\ndata: {}\n\n", "\r\n\r\nSet-Cookie: a=b", "event: x\ndata: y\n\n", ": c\n\n", "\u2028\u0085\x00", "x" * (PIECE_CHARACTERS * MOST_PIECES + 1)]
@@ -127,18 +127,15 @@ def test_the_judge_reads_every_message_and_the_names_of_other_content():
     assert "AAAA" not in text
 
 
-def test_at_the_time_limit_the_best_answer_so_far_is_returned():
+async def test_at_the_time_limit_the_best_answer_so_far_is_returned():
     def slow(body, number):
         if is_judge(body):
             return Hang()
         return Hang() if number == 3 else Reply(f"number {number}")
 
-    async def work(call):
+    async with ScriptedEndpoint(slow) as stub, served(stub.url) as call:
         bodies = [asked("any", caps={"n": n, "seconds": 1.5}) for n in (4, 2)]
-        return [await call(body=body) for body in bodies]
-
-    with ScriptedEndpoint(slow) as stub:
-        first, second = inside(stub.url, work)
+        first, second = [await call(body=body) for body in bodies]
     for answer in (first, second):
         assert answer.status == 200, answer.body
         assert answer.json["caps"]["provisional"]
@@ -149,18 +146,18 @@ def test_at_the_time_limit_the_best_answer_so_far_is_returned():
     assert first.json["usage"]["caps"]["generation"]["calls"] == 4
 
 
-def test_a_judge_that_never_answers_leaves_a_provisional_answer():
-    async def work(call):
-        return await call(body=asked("vary", caps={"n": 3}))
-
-    with ScriptedEndpoint(upstream) as stub:
-        answer = inside(stub.url, work, limits=Limits(max_judge_tokens=10))
+async def test_a_judge_that_never_answers_leaves_a_provisional_answer():
+    async with (
+        ScriptedEndpoint(upstream) as stub,
+        served(stub.url, limits=Limits(max_judge_tokens=10)) as call,
+    ):
+        answer = await call(body=asked("vary", caps={"n": 3}))
     assert (answer.status, answer.json["caps"]["provisional"]) == (200, True)
     assert answer.json["caps"]["causes"].keys() == {"budget"}
     assert answer.json["usage"]["caps"]["verifier"]["prompt_tokens"] == 0
 
 
-def test_the_same_request_has_the_same_pairings():
+async def test_the_same_request_has_the_same_pairings():
     def same(body, number):
         return (
             upstream(body, number)
@@ -168,10 +165,9 @@ def test_the_same_request_has_the_same_pairings():
             else Reply(f"quality=0.{body['seed']} \\boxed{{{body['seed']}}}")
         )
 
-    async def seeded(call):
-        return [(await call(body=asked(seed=1, caps={"n": 6}))).json["caps"]["order"] for _ in range(2)]
-
-    with ScriptedEndpoint(same) as stub:
-        first, second = inside(stub.url, seeded)
+    async with ScriptedEndpoint(same) as stub, served(stub.url) as call:
+        first, second = [
+            (await call(body=asked(seed=1, caps={"n": 6}))).json["caps"]["order"] for _ in range(2)
+        ]
     assert first == second
     assert first[0] == 5

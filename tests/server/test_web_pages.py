@@ -4,20 +4,19 @@ import pytest
 
 from caps.config import RunConfig
 from caps.core.errors import SettingError
-from caps.runner import Runner
 from caps.server.app import ServerConfig
+from caps.session.resolve import resolve
 from caps.testing import ScriptedEndpoint, asked, upstream
-from server.serving import inside
+from support.serving import inside, served
 
 KEY = {"authorization": "Bearer right"}
 
 
-def test_pages_are_open_and_may_run_nothing_but_their_own_script():
-    async def work(app):
-        return [await app("GET", path) for path in ("/", "/docs", "/recent", "/openapi.json")]
-
-    with ScriptedEndpoint(upstream) as server:
-        home, docs, recent, description = inside(server.url, work, keys=("right",), recent=5)
+async def test_pages_are_open_and_may_run_nothing_but_their_own_script():
+    async with ScriptedEndpoint(upstream) as server, served(server.url, keys=("right",), recent=5) as app:
+        home, docs, recent, description = [
+            await app("GET", path) for path in ("/", "/docs", "/recent", "/openapi.json")
+        ]
     assert [one.status for one in (home, docs, recent, description)] == [200, 200, 401, 401]
     for page in (home, docs):
         policy = page.headers["content-security-policy"]
@@ -45,16 +44,15 @@ def test_recent_requests_are_kept_where_wanted_and_the_oldest_forgotten():
     assert none is None
 
 
-def test_only_the_named_origins_may_use_the_server_from_a_browser():
-    async def work(app):
+async def test_only_the_named_origins_may_use_the_server_from_a_browser():
+    async with (
+        ScriptedEndpoint(upstream) as server,
+        served(server.url, keys=("right",), cors=("https://app.example",)) as app,
+    ):
         ask = {"access_control_request_method": "POST", "access_control_request_headers": "authorization"}
         preflight = await app("OPTIONS", "/v1/select", origin="https://app.example", **ask)
         other = await app("OPTIONS", "/v1/select", origin="https://evil.example", **ask)
         refused = await app(body=asked(), origin="https://app.example", authorization="Bearer wrong")
-        return preflight, other, refused
-
-    with ScriptedEndpoint(upstream) as server:
-        preflight, other, refused = inside(server.url, work, keys=("right",), cors=("https://app.example",))
     allowed = "access-control-allow-origin"
     assert (preflight.status, preflight.headers[allowed]) == (200, "https://app.example")
     assert preflight.headers["access-control-allow-headers"] == "authorization"
@@ -64,6 +62,6 @@ def test_only_the_named_origins_may_use_the_server_from_a_browser():
 
 @pytest.mark.parametrize("origin", ["*", "app.example", "https://app.example/path"])
 def test_an_origin_that_is_none_or_all_of_them_is_refused(origin):
-    runner = Runner(RunConfig(base_url=("http://localhost:1/v1",)), any_model=True)
+    resolved = resolve(RunConfig(base_url=("http://localhost:1/v1",)), any_model=True)
     with pytest.raises(SettingError, match="--cors"):
-        ServerConfig(runner=runner, cors=(origin,))
+        ServerConfig(resolved=resolved, cors=(origin,))

@@ -62,7 +62,7 @@ def test_more_samples_are_never_expected_to_make_the_choice_worse():
         assert all(b >= a - 1e-9 for a, b in pairwise(rising))
 
 
-def test_a_judge_makes_samples_worth_more_where_all_answers_differ_and_those_written_from_others_worth_less():
+def test_a_judge_changes_what_further_samples_are_worth():
     known = [one._replace(verdicts=4.0) for one in standings(1, 1, 1, 1)]
     judged = gain(known, RATE, 4, 2, verdicts=4.0)
     assert judged > gain(known, RATE, 4, 2) > 0

@@ -2,7 +2,7 @@ import pytest
 
 from caps import Caps, Contest, Entrant, Level, Unanswered, Verdict
 from caps.strategies.caps import CAPS_PLUS, CAPS_R
-from playing import asks_of, calls, erratic, everything_ties, field_of, lower_id_wins, play, played
+from support.playing import asks_of, calls, erratic, everything_ties, field_of, lower_id_wins, play, played
 
 HIGH, LOW, TIE = (9, 3), (7, 5), (5, 5)
 
@@ -70,7 +70,7 @@ def test_halving_may_pass_below_the_finalists_unless_reduction_is_exact():
     assert stages(played(Caps(reduction="exact"), 10)) == [("A", 5, "E1"), ("B", 1, "E2"), ("C", 6, "E2")]
 
 
-def test_by_score_a_sure_partial_win_outvotes_the_opposite_full_verdict_by_verdict_it_does_not():
+def test_a_sure_partial_win_outvotes_a_full_verdict_by_score_only():
     """Stage A: 0 wins narrowly, 1 surely. Stage B: 0 beats 1 narrowly at full evidence."""
     field = field_of(4)
 

@@ -11,8 +11,8 @@ from caps.datasets.case_files import parse_case, read_cases, write_case
 from caps.evidence.entrants import missing_numbers
 from caps.strategies.posterior import Posterior, beliefs
 from caps.studies.calibration import ProbedCase, conclude, probe_of
-from playing import field_of, lower_id_wins, played
-from shell import caps, json_lines
+from support.playing import field_of, lower_id_wins, played
+from support.shell import caps, json_lines
 
 
 def scored(values, names=None, feature="rm_score"):
@@ -24,15 +24,15 @@ def scored(values, names=None, feature="rm_score"):
 
 def test_a_feature_moves_the_probability_and_one_that_is_not_named_does_not():
     field = scored([0.1, 0.2, 0.9, 0.3], list("wxyz"))
-    plain, with_feature = Posterior(answers="one"), Posterior(answers="one", feature="rm_score")
+    plain, with_feature = Posterior(), Posterior(feature="rm_score")
     before, after = beliefs(plain, field, ())[0], beliefs(with_feature, field, ())[0]
     assert before[0] == pytest.approx(before[2])
     assert after[2] > before[2] > after[0]
     assert beliefs(replace(with_feature, feature_weight=0.0), field, ())[0] == before
 
 
-def test_the_feature_does_not_depend_on_its_scale_and_a_missing_number_counts_as_the_mean():
-    strategy = Posterior(answers="one", feature="rm_score")
+def test_a_feature_has_no_scale_and_a_missing_number_counts_as_the_mean():
+    strategy = Posterior(feature="rm_score")
     chances = beliefs(strategy, scored([1, 2, 9], list("xyz")), ())[0]
     stretched = beliefs(strategy, scored([-50, 50, 750], list("xyz")), ())[0]
     assert chances == pytest.approx(stretched)
@@ -41,7 +41,7 @@ def test_the_feature_does_not_depend_on_its_scale_and_a_missing_number_counts_as
 
 
 def test_an_explanation_names_the_feature_and_how_far_it_moved_the_choice():
-    strategy = Posterior(answers="one", feature="rm_score")
+    strategy = Posterior(feature="rm_score")
     contest = played(strategy, scored([3.0, 1.0, 2.0, 0.0], list("wxyz")), lower_id_wins)
     found = {one.what: one.change for one in contest.explain()}
     assert found["rm_score"] > 0.02
@@ -50,7 +50,7 @@ def test_an_explanation_names_the_feature_and_how_far_it_moved_the_choice():
 
 def labelled(count, *, informative, programs=False, seed=5):
     """Probed cases with four candidates that all differ, of which one is right and has a high score."""
-    rng, strategy = Random(seed), Posterior(feature="rm_score", answers="several" if programs else "one")
+    rng, strategy = Random(seed), Posterior(feature="rm_score")
     found = []
     for number in range(count):
         right = rng.randrange(4)
@@ -58,7 +58,8 @@ def labelled(count, *, informative, programs=False, seed=5):
         candidates = tuple(Candidate(f"text {k}", correct=k == right) for k in range(4))
         case = Case.of(f"{number}?", [])
         probe = probe_of(replace(case, candidates=candidates), strategy)
-        found.append(ProbedCase(probe, scored(values), (), number))
+        entrants = [replace(one, signature_kind="open" if programs else "value") for one in scored(values)]
+        found.append(ProbedCase(probe, entrants, (), number))
     return found, strategy
 
 

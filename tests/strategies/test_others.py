@@ -3,9 +3,9 @@ from collections import Counter
 import pytest
 
 from caps import Contest, Entrant, Level, Rating, Unanswered, Verdict
-from caps.building import make_strategy
 from caps.core.errors import InputError
 from caps.core.play import Game
+from caps.session.parts import make_strategy
 from caps.strategies.knockout import Knockout
 from caps.strategies.listwise import Listwise
 from caps.strategies.pivot import Pivot
@@ -16,7 +16,7 @@ from caps.strategies.round_robin import RoundRobin, bradley_terry
 from caps.strategies.tests_first import TestsFirst
 from caps.strategies.v1_infer import V1Infer
 from caps.strategies.voting import Majority
-from playing import asks_of, erratic, everything_ties, field_of, lower_id_wins, played
+from support.playing import asks_of, erratic, everything_ties, field_of, lower_id_wins, played
 
 
 def test_vanilla_takes_the_first():
@@ -142,7 +142,7 @@ def test_tests_first_goes_by_examples_passed_then_by_the_size_of_the_cluster():
     assert [field[one].features["tests_passed"] for one in chosen.order] == [1, 1, 1, 0.5, 0.5]
 
 
-def test_tests_first_puts_what_does_not_parse_last_and_is_a_majority_without_findings():
+def test_tests_first_is_a_majority_without_findings_and_ranks_invalid_code_last():
     field = [entrant(0, 0, "x", parses=0.0), entrant(1, 0, "x", parses=0.0), entrant(2, 0, "y")]
     assert Contest(TestsFirst(), field, seed=1).selection.winner == 2
     plain = [Entrant(i, "big" if i < 3 else f"s{i}") for i in range(5)]

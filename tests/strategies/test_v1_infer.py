@@ -4,7 +4,7 @@ import pytest
 
 from caps import Contest, Level, V1Infer, Verdict
 from caps.strategies.v1_infer import V1_INFER_CAPS
-from playing import asks_of, erratic, field_of, play, played
+from support.playing import asks_of, erratic, field_of, play, played
 
 
 def opponents(contest):

@@ -7,17 +7,15 @@ import pytest
 
 from caps.workers import pool as workers
 from caps.workers.pool import NoReplyError, Workers
+from support.closing import closing
 
 pytestmark = pytest.mark.linux
 
 
 @asynccontextmanager
-async def worker_pool(program="workers.chores:serve", arguments=(), *, count=1, seconds=5.0):
-    made = Workers(program, arguments, count=count, seconds=seconds)
-    try:
+async def worker_pool(program="support.chores:serve", arguments=(), *, count=1, seconds=5.0):
+    async with closing(Workers(program, arguments, count=count, seconds=seconds)) as made:
         yield made
-    finally:
-        await made.close()
 
 
 def run(story):
@@ -142,7 +140,7 @@ def test_a_worker_knows_nothing_of_our_environment():
 
 def test_a_program_that_cannot_start_is_no_reply():
     async def story():
-        async with worker_pool("workers.chores:never_ready") as made:
+        async with worker_pool("support.chores:never_ready") as made:
             with pytest.raises(NoReplyError, match="died"):
                 await made.ask("pid")
 

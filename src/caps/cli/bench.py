@@ -15,11 +15,11 @@ from caps.cli import options
 from caps.cli.help import FILES, PERFORMANCE, STRATEGY
 from caps.cli.options import JsonFlag, configured, stated_settings
 from caps.cli.output import FailureLog, print_json, say, stdout
-from caps.cli.preflight import runner_for
+from caps.cli.preflight import resolved_for
 from caps.cli.progress import Progress
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError
-from caps.core.text import number, plural, printable
+from caps.core.text import number, plural
 from caps.files import file_errors, write_file
 from caps.reports.console import table as drawn_table
 from caps.reports.page import write_page
@@ -32,9 +32,10 @@ from caps.reports.study import (
     parted_cases,
     studies_page,
     table_picture,
+    terminal_table,
 )
-from caps.runner import Runner
 from caps.runs.progress_file import ProgressFile
+from caps.session.resolve import Resolved
 from caps.studies.bench import Bench
 from caps.studies.results import claim_folder, selection_line, slug, study_started
 from caps.studies.study import SIMULATED, Collection, Method, Study, Suite, load_studies
@@ -148,9 +149,9 @@ def bench(
             shards_of(
                 plan,
                 limit=limit,
-                runner_of=None
+                resolve_for=None
                 if simulated
-                else partial(_runner, plan, config, keys, stated=stated, quiet=quiet, started=started),
+                else partial(_resolved, plan, config, keys, stated=stated, quiet=quiet, started=started),
                 skipped=lambda suite: missing.setdefault(str(suite.cases), suite),
                 optional=isinstance(found, Collection),
             ),
@@ -229,8 +230,10 @@ def _show(
         rows = [_as_json(one) for one in done]
         print_json({"title": found.title, "studies": rows} if several else rows[0])
     else:
-        words = [markdown(table, simulated=one.label) for one in done for table in one.tables]
-        stdout().print(printable("\n".join(words)), markup=False, soft_wrap=True)
+        for one in done:
+            for table in one.tables:
+                for part in terminal_table(table, simulated=one.label):
+                    stdout().print(part, markup=False, soft_wrap=isinstance(part, str))
     if not quiet:
         say(f"page: {folder / PAGE}")
         if not several:
@@ -260,7 +263,7 @@ def _forecast(ready: list[_Prepared], limit: int | None, *, show: bool) -> None:
     say(words + "; replies in the journal, and those that strategies share, are not paid for again")
 
 
-def _runner(
+def _resolved(
     study: Study,
     given: RunConfig,
     keys: Keys,
@@ -270,8 +273,8 @@ def _runner(
     stated: frozenset[str],
     quiet: bool,
     started: float,
-) -> Runner:
-    """The runner of a suite; what is `stated` overrides the suite, which overrides the study's judge."""
+) -> Resolved:
+    """The config of a suite, resolved; what is `stated` overrides the suite, and the suite the study."""
     changes = {"profile": suite.profile, "views": {**suite.views, **method.views}, "journal": given.journal}
     changes |= {"domain": suite.domain}
     changes |= {"model": suite.model} if suite.model else {}
@@ -281,8 +284,8 @@ def _runner(
     changes |= suite.judge
     changes |= {name: value for name, value in given.to_dict().items() if name in stated}
     judge = study.judge.with_values(changes)
-    with runner_for(judge, keys, strategy=method.strategy, quiet=quiet, started=started) as runner:
-        return runner
+    with resolved_for(judge, keys, strategy=method.strategy, quiet=quiet, started=started) as resolved:
+        return resolved
 
 
 def _play(runs: Bench, one: _Prepared, limit: int | None, processes: int, *, quiet: bool) -> None:
@@ -322,9 +325,9 @@ def _say_missing(suite: Suite) -> None:
 
 
 def _judge_of(shard: Shard) -> str:
-    if shard.runner is None:
+    if shard.resolved is None:
         return SIMULATED
-    return shard.runner.judge_name
+    return shard.resolved.judge_name
 
 
 def _show_progress(runs: Bench, shards: list[Shard], title: str) -> None:

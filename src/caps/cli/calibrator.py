@@ -8,7 +8,8 @@ from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.reports.calibration import calibration_row, calibration_text, judge_row
-from caps.runner import Runner, Session
+from caps.session.resolve import Resolved
+from caps.session.session import Session
 from caps.statistics.judge_measures import LEAST_CASES_TO_LEARN
 from caps.studies.calibration import Calibration, believer_of, calibrate, probe_of
 
@@ -19,9 +20,9 @@ Source = Iterable[Case | InputError]
 class Calibrator:
     """Estimates the judge's accuracy on the first `count` cases; `found` is the estimate, once known."""
 
-    def __init__(self, runner: Runner) -> None:
-        config = runner.config
-        self.count, self._runner = config.calibrate or 0, runner
+    def __init__(self, resolved: Resolved) -> None:
+        config = resolved.config
+        self.count, self._resolved = config.calibrate or 0, resolved
         if not LEAST_CASES_TO_LEARN <= self.count <= MOST_CASES:
             raise SettingError(
                 f"--calibrate {self.count}: must be from {LEAST_CASES_TO_LEARN} to {MOST_CASES} cases; "
@@ -35,7 +36,7 @@ class Calibrator:
         if config.engine != "local":
             raise SettingError(f"--calibrate works with --engine local only, not with {config.engine}")
         self._changes = {name.replace("-", "_"): str(value) for name, value in config.settings.items()}
-        self._believer = believer_of(runner.strategy, runner.strategy_name)
+        self._believer = believer_of(resolved.strategy, resolved.strategy_name)
         self.found: Calibration | None = None
 
     def probes(self, place: int, case: Case) -> tuple[Strategy, ...]:
@@ -46,18 +47,18 @@ class Calibrator:
         self, session: Session, source: Source, *, advance: Callable[[], object]
     ) -> tuple[Calibration, Strategy, Source]:
         """Ask about the first cases; return the estimate, the strategy that uses it, and all cases."""
-        cases, runner = iter(source), self._runner
+        cases, resolved = iter(source), self._resolved
         first = list(islice(cases, self.count))
-        readable = [case for case in map(runner.apply_to_case, first) if isinstance(case, Case)]
+        readable = [case for case in map(resolved.cases.apply, first) if isinstance(case, Case)]
         self.found = await calibrate(
             session.engine,
             readable,
             self._believer,
-            seed=runner.config.seed,
+            seed=resolved.config.seed,
             fixed=self._changes,
             advance=advance,
         )
-        informed = self.found.inform(runner.strategy, runner.strategy_name, self._changes)
+        informed = self.found.inform(resolved.strategy, resolved.strategy_name, self._changes)
         return self.found, informed, chain(first, cases)
 
     def text(self) -> str:
@@ -72,11 +73,11 @@ class Calibrator:
         """The estimate as `--judge-profile` reads it."""
         if self.found is None:
             return {}
-        runner = self._runner
+        resolved = self._resolved
         about = {
             "source": f"caps select {cases} --calibrate {self.count}",
-            "model": runner.judge_name,
+            "model": resolved.judge_name,
             "confidence": session.confidence,
-            "seed": runner.config.seed,
+            "seed": resolved.config.seed,
         }
         return judge_row(self.found, about)

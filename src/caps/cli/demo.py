@@ -13,13 +13,11 @@ import typer
 from platformdirs import user_data_path
 from rich.markup import escape
 
-from caps.building import make_strategy
 from caps.cli import options
 from caps.cli.output import FailureLog, say, stdout
-from caps.cli.preflight import runner_for
+from caps.cli.preflight import resolved_for
 from caps.cli.progress import JudgeProgress
 from caps.cli.report import write_report
-from caps.cli.run import short_answer
 from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
 from caps.core.contest import Contest
@@ -33,13 +31,16 @@ from caps.files import file_errors
 from caps.judging.recorded import FULL_VIEW, NO_CONFIDENCE
 from caps.judging.simulated import PRESETS, SimulatedJudge
 from caps.models.weights import NAME as SMALL
+from caps.reports.answers import answer_text, domain_of, shortened_words
 from caps.reports.bracket import draw
 from caps.reports.console import table
-from caps.runner import Runner
 from caps.runs.folder import RunFolder
 from caps.runs.result_lines import json_lines, ruling_lines, selection_line
 from caps.runs.run_file import new_run_file
 from caps.runs.summary import Summary
+from caps.session.parts import make_strategy
+from caps.session.resolve import Resolved, resolve
+from caps.session.session import open_session
 from caps.studies.simulation import LabelledPool, PoolModel
 
 DEFAULT = "posterior"
@@ -158,8 +159,8 @@ async def show_recorded(shipped: Shipped, config: RunConfig, *, quiet: bool) -> 
     )
     rows, substituted = [], Counter[str]()
     for name, label in COMPARED.items():
-        runner = Runner(replace(config, strategy=name))
-        played = await _play(runner, cases, shipped, keep=name == DEFAULT)
+        resolved = resolve(replace(config, strategy=name))
+        played = await _play(resolved, cases, shipped, keep=name == DEFAULT)
         summary = Summary()
         for outcome in played:
             summary.add(outcome)
@@ -186,19 +187,19 @@ async def show_recorded(shipped: Shipped, config: RunConfig, *, quiet: bool) -> 
     )
 
 
-async def _play(runner: Runner, cases: Sequence[Case], shipped: Shipped, *, keep: bool) -> list[Outcome]:
+async def _play(resolved: Resolved, cases: Sequence[Case], shipped: Shipped, *, keep: bool) -> list[Outcome]:
     """Choose in all cases; with `keep` the run is written to the folder, as by `caps select --out`."""
-    async with runner.session() as session:
+    async with open_session(resolved) as session:
         outcomes = [outcome async for outcome in in_order(session.run(cases))]
         if not keep:
             return outcomes
         found = {} if session.findings is None else session.findings.versions
-    file = new_run_file(runner, cases=str(shipped.cases_file), limit=None, confidence="", findings=found)
+    file = new_run_file(resolved, cases=str(shipped.cases_file), limit=None, findings=found)
     summary = Summary()
     with RunFolder(shipped.folder / "run", file, force=True) as folder:
         for outcome in outcomes:
             summary.add(outcome)
-            line = selection_line(outcome, runner.config, price=None)
+            line = selection_line(outcome, resolved.config, price=None)
             folder.add(json_lines([line]), json_lines(ruling_lines(outcome)))
         folder.finish(summary.as_line(None))
     return outcomes
@@ -208,6 +209,14 @@ def _is_right(outcome: Outcome) -> bool:
     if outcome.prepared is None or outcome.selection is None:
         return False
     return outcome.prepared.case.candidates[outcome.selection.winner].correct is True
+
+
+def _answer(outcome: Outcome, candidate: int) -> str:
+    """The answer of a candidate in a line."""
+    if outcome.prepared is None:
+        return ""
+    case = outcome.prepared.case
+    return answer_text(case.candidates[candidate], short=domain_of(case).short_answers)
 
 
 def _draw(outcomes: Sequence[Outcome]) -> None:
@@ -221,7 +230,7 @@ def _draw(outcomes: Sequence[Outcome]) -> None:
 
     def label(place: int) -> str:
         mark = "✓" if candidates[place].correct else "✗"
-        return f"{place}{mark} {short_answer(candidates[place].text, 24)}"
+        return f"{place}{mark} {shortened_words(_answer(outcome, place), 24)}"
 
     title = f"How posterior decided {outcome.name!r} (✓ is right, which no strategy knows)"
     console.print(title, style="bold", highlight=False)
@@ -237,12 +246,12 @@ async def show_live(cases: Sequence[Case], config: RunConfig, keys: Keys, *, qui
     """Let a model in this process, or the one that is named, judge two cases; the exit code."""
     console = stdout()
     chosen = [case for case in cases if case.id in LIVE]
-    with runner_for(config, keys, quiet=quiet) as runner:
-        small = runner.endpoints.judge.model == SMALL
-        name = "SmolLM2-135M, in this process" if small else printable(runner.endpoints.judge.model)
+    with resolved_for(config, keys, quiet=quiet) as resolved:
+        small = resolved.judge_name == SMALL
+        name = "SmolLM2-135M, in this process" if small else printable(resolved.judge_name)
         console.print(f"[bold]The same job live, with {escape(name)}[/bold]", highlight=False)
         started = time.perf_counter()
-        async with runner.session() as session:
+        async with open_session(resolved) as session:
             with JudgeProgress(len(chosen), None, hidden=quiet) as meter:
                 session.engine.watch = meter.count
                 outcomes = []
@@ -259,7 +268,7 @@ async def show_live(cases: Sequence[Case], config: RunConfig, keys: Keys, *, qui
             if outcome.failure is not None:
                 failures.add_case(outcome.name, outcome.failure)
             elif outcome.prepared is not None and outcome.selection is not None:
-                answer = short_answer(outcome.prepared.case.candidates[outcome.selection.winner].text)
+                answer = _answer(outcome, outcome.selection.winner)
                 calls, tokens = sum(outcome.ledger.calls.values()), outcome.ledger.total().asked
                 mark = "right" if _is_right(outcome) else "wrong"
                 rows.append((outcome.name, answer, mark, str(calls), number(tokens, 0)))

@@ -11,16 +11,15 @@ from typing import Annotated
 import msgspec
 import typer
 
-from caps.building import make_prepare
 from caps.cli import options
 from caps.cli.figures import Html, Plots, write_figures
 from caps.cli.help import FILES, JUDGE, STRATEGY
 from caps.cli.options import JsonFlag, configured, loaded_settings
 from caps.cli.output import FailureLog, print_json, say, stdout
-from caps.cli.preflight import runner_for
+from caps.cli.preflight import resolved_for
 from caps.cli.progress import Progress
 from caps.cli.signals import report_interrupted, run_until_signal
-from caps.config import Keys, RunConfig
+from caps.config import JUDGING, Keys, RunConfig, command_words
 from caps.config import options as options_of
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import override
@@ -29,7 +28,6 @@ from caps.datasets.imports import open_cases
 from caps.evidence.domains import with_stated_domain
 from caps.files import write_file
 from caps.judging.simulated import PRESETS
-from caps.models.servers import join_addresses
 from caps.reports import diagnosis
 from caps.reports.diagnosis import JudgeLabel
 from caps.reports.diagnosis_page import (
@@ -39,7 +37,8 @@ from caps.reports.diagnosis_page import (
     proxy_pictures,
     stamp_of,
 )
-from caps.runner import Runner
+from caps.session.parts import make_prepare
+from caps.session.resolve import Resolved
 from caps.studies.advice import CONTESTS, Conclusion, conclude, measured_of
 from caps.studies.diagnosis import (
     DiagnosisRun,
@@ -246,20 +245,17 @@ def _live(
     file: tuple[str, str] | None,
     quiet: bool,
 ) -> tuple[DiagnosisRun, JudgeLabel]:
-    with runner_for(config, keys, quiet=quiet) as runner:
-        answered = asyncio.run(judged_live(runner, scheduled, plan, quiet=quiet))
+    with resolved_for(config, keys, quiet=quiet) as resolved:
+        answered = asyncio.run(judged_live(resolved, scheduled, plan, quiet=quiet))
         if answered is None:
             raise typer.Exit(130)
-        if not runner.asks_model and not config.judges:
-            named = ("--recorded", str(config.recorded), "--recorded-judge", runner.judge_name)
-            return answered, JudgeLabel(
-                source=f"recorded in {config.recorded}", model=runner.judge_name, words=named
-            )
-        words = _again(config)
-        if config.judges:
-            words = ("--config", file[0]) if file else _judge_words(config)
+        source = f"caps diagnose {cases}"
+        if config.recorded is not None and not config.judges:
+            source = f"recorded in {config.recorded}"
+            config = replace(config, recorded_judge=resolved.judge_name)
+        words = command_words(config, JUDGING, file=None if file is None else file[0])
         return answered, JudgeLabel(
-            source=f"caps diagnose {cases}", model=runner.judge_name, words=words, price=runner.price
+            source=source, model=resolved.judge_name, words=tuple(words), price=resolved.price
         )
 
 
@@ -290,44 +286,19 @@ def _simulated(
     return asked, JudgeLabel(source=f"simulated judge {preset}", simulated=True)
 
 
-def _judge_words(config: RunConfig) -> tuple[str, ...]:
-    """The `--judge` words of judges that stand in no file."""
-    rows = [
-        ",".join(
-            f"{name}={value}" for name, value in table.to_dict().items() if isinstance(value, str | float)
-        )
-        for table in config.judges
-    ]
-    return tuple(word for row in rows for word in ("--judge", row))
-
-
-def _again(config: RunConfig) -> tuple[str, ...]:
-    """The options of this command that `caps select` needs too."""
-    given = (
-        ("--model", config.model),
-        ("--base-url", join_addresses(config.base_url)),
-        ("--judge-model", config.judge_model),
-        ("--judge-base-url", join_addresses(config.judge_base_url)),
-        ("--profile", config.profile),
-        ("--reply", config.reply),
-        ("--confidence", None if config.confidence == "verbal" else config.confidence),
-    )
-    return tuple(word for option, value in given if value for word in (option, value))
-
-
 def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
 async def judged_live(
-    runner: Runner, scheduled: Sequence[Subject], plan: Plan, *, quiet: bool
+    resolved: Resolved, scheduled: Sequence[Subject], plan: Plan, *, quiet: bool
 ) -> DiagnosisRun | None:
     """Ask the judge; None after Ctrl-C or SIGTERM. Replies stay in the journal."""
     total = sum(len(subject.probe_pairs) for subject in scheduled)
     with Progress("pairs", total, hidden=quiet) as progress:
-        answered = await run_until_signal(ask(runner, scheduled, plan, advance=progress.advance))
+        answered = await run_until_signal(ask(resolved, scheduled, plan, advance=progress.advance))
     if answered is None:
-        report_interrupted(runner.journal_path)
+        report_interrupted(resolved.journal)
     return answered
 
 

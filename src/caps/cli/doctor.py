@@ -13,7 +13,8 @@ from caps.cli.options import JsonFlag
 from caps.cli.output import print_json, stdout
 from caps.cli.progress import fetch_bar
 from caps.config import RunConfig
-from caps.config_sources import read_environment
+from caps.config.judges import JudgeTable
+from caps.config.sources import read_environment
 from caps.core.secrets import split_addresses
 from caps.doctor import Check, examine
 from caps.journal.store import default_path
@@ -22,7 +23,7 @@ from caps.models.rewards import Form
 from caps.models.weights import default_weights
 from caps.registry import REWARD_JUDGE
 from caps.reports.console import table
-from caps.runner import Runner
+from caps.session.judges import JudgeSpec
 
 Fetch = Annotated[bool, typer.Option("--fetch", help="Download the default model first (93 MB).")]
 
@@ -68,7 +69,7 @@ def _reward_form() -> Form | None:
     """How the reward server that the environment names is asked, if it names one."""
     names = ("reward_api", "reward_template", "reward_steps", "reward_class")
     config = RunConfig(**read_environment(names), judge=REWARD_JUDGE)
-    return None if config.reward_api is None else Runner(config, offline=True).reward_form
+    return None if config.reward_api is None else JudgeSpec(table=JudgeTable(), config=config).reward_form()
 
 
 def environment_places() -> list[ServerAddress]:

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 from platformdirs import user_data_path
 
-from caps.building import make_grader, make_graders, open_journal
 from caps.cli import options
 from caps.cli.help import FILES, STRATEGY
 from caps.cli.options import Cases, allow_named, named_domain
@@ -30,6 +29,7 @@ from caps.files import join_paths
 from caps.graders.base import Grade, Opening
 from caps.journal.store import default_path
 from caps.registry import GRADERS
+from caps.session.parts import make_grader, make_graders, open_journal
 from caps.statistics.estimates import wilson
 from caps.studies.grading import GradedCase, GradeStore
 

@@ -15,12 +15,10 @@ from caps.core.errors import InputError, SettingError
 from caps.core.text import plural
 from caps.core.types import Case
 from caps.datasets.case_files import write_case
-from caps.datasets.imports import AUTO, FORMATS, merge, open_cases
+from caps.datasets.imports import AUTO, format_names, merge, open_cases
 from caps.datasets.published import Dataset, Window
-from caps.datasets.reading import lines, peek_line
-from caps.datasets.verdicts import RecordCollector, is_recorded, read_recorded, write_recorded
+from caps.datasets.verdicts import RecordCollector, read_recorded, write_recorded
 from caps.files import Output as OutputFile
-from caps.files import is_stream
 from caps.registry import DATASETS, DOMAINS, resolve
 
 Files = Annotated[
@@ -34,8 +32,8 @@ FormatName = Annotated[
     typer.Option(
         "--format",
         metavar="NAME",
-        help=f"Format of the logs: auto, {', '.join(FORMATS)}.",
-        autocompletion=completion((AUTO, *FORMATS)),
+        help=f"Format of the logs: auto, {', '.join(format_names())}.",
+        autocompletion=completion((AUTO, *format_names())),
     ),
 ]
 Requests = Annotated[
@@ -81,7 +79,9 @@ Domain = Annotated[
 ]
 Verdicts = Annotated[
     Path | None,
-    typer.Option("--verdicts", metavar="OUT", help="Write the recorded verdicts in the files there."),
+    typer.Option(
+        "--verdicts", metavar="OUT", help="Write the recorded verdicts in the files there, and no cases."
+    ),
 ]
 Output = Annotated[
     Path | None,
@@ -113,22 +113,20 @@ def import_(
     """
     allow_named(dataset)
     domain = named_domain(domain)
-    failed = 0
     if verdicts is not None:
-        failed = _import_verdicts(files or [], verdicts)
-        if all(_holds_only_verdicts(path) for path in files or []):
-            raise typer.Exit(1 if failed else 0)
+        raise typer.Exit(1 if _import_verdicts(files or [], verdicts) else 0)
     if dataset is None:
-        for given, name in ((fetch, "--fetch"), (since, "--since"), (until, "--until"), (mirror, "--mirror")):
-            if given:
+        for value, name in ((fetch, "--fetch"), (since, "--since"), (until, "--until"), (mirror, "--mirror")):
+            if value:
                 raise SettingError(f"{name} needs --dataset NAME")
         source = _logs(files or [], format_, requests, fields)
     else:
-        found = _dataset(dataset)
-        folders = [_fetched(found, cache, mirror)] if fetch else files or []
+        published = _dataset(dataset)
+        folders = [_fetched(published, cache, mirror)] if fetch else files or []
         if len(folders) != 1:
             raise SettingError(f"--dataset {dataset}: give one file or folder of it, or --fetch")
-        source = found.read(folders[0], window=_window(found, since, until), any_count=any_count)
+        window = _window(published, since, until)
+        source = published.read(folders[0], window=window, any_count=any_count)
     counts = _Counts()
     with OutputFile(
         output or "-", option="--output", inputs=[*(files or []), *([requests] if requests else [])]
@@ -139,7 +137,7 @@ def import_(
     kind = "problem" if dataset else "case"
     where = "" if output is None else f", written to {output}"
     say(f"{plural(counts.good, kind)}, {plural(counts.candidates, 'candidate')}{where}")
-    raise typer.Exit(1 if counts.bad or failed else 0)
+    raise typer.Exit(1 if counts.bad else 0)
 
 
 class _Counts:
@@ -158,8 +156,9 @@ class _Counts:
                     continue
                 self.good += 1
                 self.candidates += len(case.candidates)
-                stated = case if domain is None else replace(case, domain=domain, guessed=False)
-                yield write_case(stated) + b"\n"
+                if domain is not None:
+                    case = replace(case, domain=domain, guessed=False)  # noqa: PLW2901
+                yield write_case(case) + b"\n"
 
 
 def _logs(files: list[str], format_: str, requests: str | None, fields: str) -> Iterator[Case | InputError]:
@@ -176,26 +175,22 @@ def _import_verdicts(files: list[str], output: Path) -> int:
     book, failed = RecordCollector(), 0
     with OutputFile(output, option="--verdicts", inputs=files) as sink:
         for path in files:
-            for where, one in read_recorded(path):
-                if isinstance(one, InputError):
+            for where, record in read_recorded(path):
+                if isinstance(record, InputError):
                     failed += 1
-                    say(f"failed: {one}", "red")
-                elif book.add(one, where):
-                    sink.write(write_recorded(one))
+                    say(f"failed: {record}", "red")
+                elif book.add(record, where):
+                    sink.write(write_recorded(record))
         sink.finish()
     say(f"{book.count} answers of {', '.join(book.judges) or 'no judge'}, written to {output}")
     return failed
 
 
-def _holds_only_verdicts(path: str) -> bool:
-    return not is_stream(path) and is_recorded(peek_line(lines(path))[0])
-
-
 def _dataset(name: str) -> Any:
-    found = resolve(DATASETS, name)
-    if not isinstance(found, Dataset):
-        raise SettingError(f"{name!r} is {found!r:.80}: not a data set, which is a caps.Dataset")
-    return found
+    dataset = resolve(DATASETS, name)
+    if not isinstance(dataset, Dataset):
+        raise SettingError(f"{name!r} is {dataset!r:.80}: not a data set, which is a caps.Dataset")
+    return dataset
 
 
 def _fetched(dataset: Any, cache: Path | None, mirror: str | None) -> str:
@@ -214,8 +209,8 @@ def _window(dataset: Any, since: str | None, until: str | None) -> Window | None
         return None
     if dataset.dated is None:
         raise SettingError(f"--since and --until: problems of {dataset.name} have no dates")
-    own = dataset.window
-    return Window(_day(since, "--since") or own.since, _day(until, "--until") or own.until)
+    default = dataset.window
+    return Window(_day(since, "--since") or default.since, _day(until, "--until") or default.until)
 
 
 def _day(word: str | None, option: str) -> date | None:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from platformdirs import user_cache_path
 
-from caps.building import make_strategy
 from caps.cli.doctor import environment_places
 from caps.cli.options import Command, JsonFlag, allow_named, completion
 from caps.cli.output import print_json, say, stdout
@@ -35,8 +34,9 @@ from caps.registry import (
     listing,
     resolve,
 )
-from caps.reports.console import table
+from caps.reports.console import table, with_default
 from caps.sampling.methods import make_method, make_preset
+from caps.session.parts import make_strategy
 
 app = typer.Typer(help="List strategies, judges, models, domains and other parts.", no_args_is_help=True)
 
@@ -200,7 +200,7 @@ def _table(registry: Registry, *others: Registry, as_json: bool) -> None:
         return
     cells = [
         (
-            one.name,
+            with_default(one.name),
             one.about,
             one.reference if one.name in built_in else f"{one.package}: {one.reference}",
         )

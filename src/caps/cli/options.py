@@ -29,14 +29,14 @@ from caps.cli.help import (
     print_help,
 )
 from caps.cli.output import say
-from caps.config import Keys, RunConfig, find_option, options
-from caps.config_options import Option
-from caps.config_sources import LOCAL_FILE, parse_assignments, read_config_file, refuse_misspelt_variables
+from caps.config import Keys, RunConfig, find_option, options, read_judges
+from caps.config.judges import JudgeTable, parse_word
+from caps.config.option import Option
+from caps.config.sources import LOCAL_FILE, parse_assignments, read_config_file, refuse_misspelt_variables
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.evidence.domains import domain_named
 from caps.journal.store import default_path
-from caps.judge_tables import JudgeTable, parse_word, read_tables
 from caps.registry import STRATEGIES, allow
 from caps.runs.shards import Shard
 
@@ -159,13 +159,13 @@ def _config(
             given, values[one.several] = _one_or_several(one, given or [], tables)
             given = usual.get(one.name, given) if not words[one.name] else given
         if one.kind == "mapping":
-            read = parse_extra if one.name in ("extra", "models") else parse_assignments
+            read = parse_extra if one.is_json else parse_assignments
             given = read(given or [], option=flag)
         if given is None and not one.optional:
             given = one.default
         if given == "" and one.optional:
             given = None
-        values[one.name] = one.check(given, flag)
+        values[one.name] = given if given is one.default else one.check(given, flag)
     return RunConfig(**values)
 
 
@@ -178,7 +178,7 @@ def _one_or_several(
     parsed = [parse_word(word) for word in words]
     if len(parsed) == 1 and isinstance(parsed[0], str):
         return parsed[0], ()
-    return one.default, read_tables(parsed, one.flags[0])
+    return one.default, read_judges(parsed, one.flags[0])
 
 
 def allow_named(*values: object) -> None:
@@ -305,7 +305,7 @@ def _load(ctx: typer.Context, path: Path | None) -> Path | None:
             find_option(key, where=str(path))  # it may set nothing else, such as --out or --host
         param = known.get(key.replace("_", "-")) or _param_of_setting(ctx, key)
         if key == "judges":
-            ctx.meta[TABLES] = read_tables(value, str(path))
+            ctx.meta[TABLES] = read_judges(value, str(path))
         elif param is None:
             _refuse_unknown(path, key, known)
         elif param.name is not None:
@@ -369,7 +369,7 @@ def _load_judges(ctx: typer.Context, path: Path | None) -> Path | None:
     if path is not None:
         values = read_config_file(path)
         if "judges" in values:
-            ctx.meta[TABLES] = read_tables(values["judges"], str(path))
+            ctx.meta[TABLES] = read_judges(values["judges"], str(path))
     return path
 
 

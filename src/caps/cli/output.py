@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import cache
 from typing import Self
 
 import msgspec
@@ -20,8 +21,9 @@ def stdout() -> Console:
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=WIDE)
 
 
+@cache
 def stderr() -> Console:
-    """The console of progress and remarks."""
+    """The console of progress and remarks: one for all, so that remarks stand above a progress bar."""
     return Console(stderr=True, highlight=False)
 
 

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from caps.building import load_templates, make_prepare, make_strategy
 from caps.cli import options
 from caps.cli.help import PERFORMANCE, SIZES, STRATEGY
 from caps.cli.options import JsonFlag, SetOption, allow_named, complete_strategies, named_domain
@@ -19,7 +18,8 @@ from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import texts_of
 from caps.cli.progress import Progress
 from caps.config import Keys, RunConfig
-from caps.config_sources import parse_assignments
+from caps.config.judges import JudgeTable
+from caps.config.sources import parse_assignments
 from caps.core.errors import InputError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy, capabilities_of
@@ -31,13 +31,14 @@ from caps.costs.prices import Price, Terms, listed_price, measured_output, price
 from caps.datasets.imports import count_cases, open_cases
 from caps.files import is_stream
 from caps.findings.written_tests import MAX_TOKENS, applies, request_for_tests
-from caps.judge_tables import JudgeTable
 from caps.judging.profiles import profile_fields, read_profile
 from caps.models.discovery import served_context
 from caps.models.servers import join_addresses
 from caps.models.tokenizing import Tokenizer, tokens_per_character
 from caps.registry import REWARD_JUDGE, STRATEGIES
-from caps.reports.console import by_level, short, table, with_range
+from caps.reports.console import by_level, table, with_default, with_range
+from caps.reports.numbers import brief
+from caps.session.parts import load_templates, make_prepare, make_strategy
 from caps.strategies.adaptive import Adaptive
 from caps.studies.adaptive import forecast_problem
 from caps.studies.planning import (
@@ -295,11 +296,12 @@ def plan(
 def _with_judges(terms: Terms, judges: Sequence[JudgeTable], base_url: str) -> Terms:
     """The terms of several judges: the prices of all of them."""
     prices = [
-        _price(one.price_input, one.price_output, one.price_cached, one.model,
-               join_addresses(one.base_url) or base_url) or terms.price
-        for one in judges
+        _price(table.settings.get("price_input"), table.settings.get("price_output"),
+               table.settings.get("price_cached"), table.model,
+               join_addresses(table.base_url) or base_url) or terms.price
+        for table in judges
     ]  # fmt: skip
-    known = [one for one in prices if one is not None]
+    known = [price for price in prices if price is not None]
     price = price_of_all(known) if len(known) == len(prices) else None
     return replace(terms, price=price, judges=len(judges))
 
@@ -492,7 +494,7 @@ def print_pool(pool: int, rows: list[dict[str, Any]], sizes: ViewSizes) -> None:
     """Print one row per strategy."""
     cells = [
         (
-            row["strategy"],
+            with_default(row["strategy"]),
             by_level(row["calls"]),
             with_range(row["calls_total"]),
             number(row["depth"]["mean"], 1),
@@ -640,12 +642,12 @@ def _cells(one: dict[str, Any], *, timed: bool) -> list[str]:
     low, high = one["calls_total"]["low"], one["calls_total"]["high"]
     spread = "" if low == high else f" ({low}–{high})"
     cells = [
-        one["strategy"],
+        with_default(one["strategy"]),
         f"{number(calls['E1'], 0)} + {number(calls['E2'], 0)}{spread}",
         str(depth["most"]),
-        short(one["first_stage_tokens"]),
-        short(tokens["mean"]),
-        f"{short(tokens['low'])}–{short(tokens['high'])}",
+        brief(one["first_stage_tokens"]),
+        brief(tokens["mean"]),
+        f"{brief(tokens['low'])}–{brief(tokens['high'])}",
     ]
     if usd is not None:
         cells += [_dollars(usd["mean"]), f"{_dollars(usd['low'])}–{_dollars(usd['high'])}"]
@@ -657,6 +659,7 @@ def _dollars(value: float) -> str:
 
 
 def _duration(seconds: float) -> str:
+    """A time span for a narrow column: 4.5s, 3m20s, 2h05m."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{seconds:.1f}s"

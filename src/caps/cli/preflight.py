@@ -1,34 +1,37 @@
-"""What a command does before it asks anything: build the runner, check the cases and the price."""
+"""What a command does before it asks anything: resolve the config, check the cases and the price."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import typer
 
-from caps.cli.output import FailureLog, stdout, warning_printer
+from caps.cli.output import FailureLog, say, stdout, warning_printer
 from caps.cli.progress import fetch_bar
 from caps.config import Keys, RunConfig
 from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
-from caps.core.play import Strategy
+from caps.core.play import Strategy, capabilities_of
 from caps.core.text import CHARACTERS_PER_TOKEN, number
-from caps.core.types import Case
+from caps.core.types import Case, Entrant
 from caps.files import is_stream
+from caps.models.endpoints import Callbacks
 from caps.reports.console import table, with_range
-from caps.runner import Runner
 from caps.runs.shards import Shard
+from caps.session.resolve import Objects, Resolved, resolve
+from caps.session.session import read_tokenizer
 from caps.strategies.dedup import clusters
 
 if TYPE_CHECKING:
     from caps.studies.planning import Forecast
 
+LOOKED_AT = 20  # first cases of a run, to see whether answers repeat
 GRACE_SECONDS = 3.0  # for replies under way at Ctrl-C, which are paid for and therefore stored
 
 
 @contextmanager
-def runner_for(
+def resolved_for(
     config: RunConfig,
     keys: Keys,
     *,
@@ -36,25 +39,23 @@ def runner_for(
     generating: bool = False,
     quiet: bool,
     started: float | None = None,
-) -> Iterator[Runner]:
-    """The runner of a command; missing weights of the model are downloaded first.
+) -> Iterator[Resolved]:
+    """The resolved config of a command; missing weights of the model are downloaded first.
 
     `started` is when a run that goes on began.
     """
     with fetch_bar(hidden=quiet) as report:
-        runner = Runner(
+        callbacks = Callbacks(warning_printer(quiet=quiet), report)
+        resolved = resolve(
             config,
-            keys=keys,
-            strategy=strategy,
+            keys,
+            objects=Objects(strategy=strategy),
             generating=generating,
-            warn=warning_printer(quiet=quiet),
-            fetching=report,
+            callbacks=callbacks,
             grace=GRACE_SECONDS,
             started=started,
         )
-        if generating or runner.asks_model:
-            _ = runner.endpoints  # downloads weights, and raises if something is missing
-    yield runner
+    yield resolved
 
 
 def checked_source(
@@ -67,10 +68,41 @@ def checked_source(
     return cases if shard is None else shard.take(cases)
 
 
+def warned_about_votes(
+    source: Iterator[Case | InputError], resolved: Resolved, *, quiet: bool
+) -> Iterator[Case | InputError]:
+    """The cases of a file; says once if most of the first ones repeat answers that are not counted.
+
+    Long texts are left out: they are read in worker processes, which can be stopped, once the run has begun.
+    """
+    able, name = capabilities_of(resolved.strategy), resolved.config.strategy
+    if quiet or able.weighs_votes or not able.asks_judge:
+        return source
+    first = list(islice(source, LOOKED_AT))
+    prepare = resolved.preparation(findings=False)
+    readable = [case for case in map(resolved.cases.apply, first) if isinstance(case, Case)]
+    cases = [case for case in readable if not prepare.is_long(case)]
+    repeating = sum(_repeats(prepare(case).evidence.entrants) for case in cases)
+    if 2 * repeating > len(cases):
+        say(
+            f"{name} does not count votes, and in {repeating} of the first {len(cases)} cases most "
+            "candidates repeat an answer: a majority vote, which is free, may be right more often. Compare: "
+            f"caps simulate --kind math --strategies majority,posterior,{name}",
+            "yellow",
+        )
+    return chain(first, source)
+
+
+def _repeats(entrants: Sequence[Entrant]) -> bool:
+    """Whether most candidates give an answer, compared by value, that others give too."""
+    sizes = [len(group) for group in clusters(entrants) if group[0].answer == "value"]
+    return 2 * sum(size for size in sizes if size > 1) > len(entrants)
+
+
 def refuse_if_too_expensive(
     cases: str,
     read: Callable[[], Iterable[Case | InputError]],
-    runner: Runner,
+    resolved: Resolved,
     most: float,
     *,
     probes: Callable[[int, Case], tuple[Strategy, ...]] | None = None,
@@ -78,22 +110,22 @@ def refuse_if_too_expensive(
     """Refuse to start if the low end of the forecast costs more, at the price of input tokens."""
     from caps.studies.planning import Forecast, forecast_case  # noqa: PLC0415  (only for --max-usd)
 
-    price = runner.price
+    price = resolved.price
     if price is None:
         raise SettingError("--max-usd needs a price: give --price-input and --price-output")
     if is_stream(cases):
         raise SettingError(
             "--max-usd needs a file of cases, since standard input and pipes can be read only once"
         )
-    prepare = runner.preparation(findings=False)
-    total, seed, rate = Forecast(), runner.config.seed, _rate(runner, read())
-    for place, case in enumerate(map(runner.apply_to_case, read())):
+    prepare = resolved.preparation(findings=False)
+    total, seed, rate = Forecast(), resolved.config.seed, _rate(resolved, read())
+    for place, case in enumerate(map(resolved.cases.apply, read())):
         if isinstance(case, InputError):
             continue
-        asking = [runner.strategy, *(probes(place, case) if probes is not None else ())]
+        asking = [resolved.strategy, *(probes(place, case) if probes is not None else ())]
         prepared = prepare(case)
         forecasts = [
-            forecast_case(prepared, strategy, runner.templates, seed=seed, per_character=rate)
+            forecast_case(prepared, strategy, resolved.templates, seed=seed, per_character=rate)
             for strategy in asking
         ]
         total += max(forecasts, key=lambda forecast: forecast.mean)
@@ -106,9 +138,10 @@ def refuse_if_too_expensive(
         )
 
 
-def _rate(runner: Runner, cases: Iterable[Case | InputError]) -> float:
+def _rate(resolved: Resolved, cases: Iterable[Case | InputError]) -> float:
     """Tokens per character: counted by the tokenizer of the run, or estimated."""
-    measured = None if runner.tokenizer is None else runner.tokenizer.rate(texts_of(cases))
+    tokenizer = read_tokenizer(resolved.config)
+    measured = None if tokenizer is None else tokenizer.rate(texts_of(cases))
     return measured or 1 / CHARACTERS_PER_TOKEN
 
 
@@ -119,25 +152,27 @@ def texts_of(cases: Iterable[Case | InputError]) -> Iterator[str]:
             yield from (case.problem.text, *(one.text for one in case.candidates[:1]))
 
 
-def print_forecast(source: Iterable[Case | InputError], runner: Runner) -> None:
+def print_forecast(source: Iterable[Case | InputError], resolved: Resolved) -> None:
     """Print what the first round of each case would ask, and what all its rounds are expected to ask."""
     from caps.studies.planning import ASSUMED, Forecast, forecast_case  # noqa: PLC0415  (only for --dry-run)
 
     rows, failures, total = [], FailureLog(), Forecast()
-    prepare = runner.preparation(findings=False)
-    for case in map(runner.apply_to_case, source):
+    prepare = resolved.preparation(findings=False)
+    for case in map(resolved.cases.apply, source):
         if isinstance(case, InputError):
             failures.add(str(case))
             continue
         prepared = prepare(case)
-        contest = Contest(runner.strategy, prepared.evidence.entrants, seed=f"{runner.config.seed}/{case.id}")
+        contest = Contest(
+            resolved.strategy, prepared.evidence.entrants, seed=f"{resolved.config.seed}/{case.id}"
+        )
         asks = () if contest.pending is None else contest.pending.asks
         forecast = forecast_case(
             prepared,
-            runner.strategy,
-            runner.templates,
-            seed=runner.config.seed,
-            per_character=_rate(runner, [case]),
+            resolved.strategy,
+            resolved.templates,
+            seed=resolved.config.seed,
+            per_character=_rate(resolved, [case]),
         )
         total += forecast
         answers = str(len(clusters(prepared.evidence.entrants)))

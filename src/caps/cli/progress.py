@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Self
 
 from rich import progress as rich_progress
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from caps.cli.output import say, stderr
-from caps.core.text import number, plural
+from caps.core.text import duration, number, plural
 
 if TYPE_CHECKING:  # the types of what is counted; `caps doctor` needs none of them
     from caps.costs.prices import Price
@@ -19,17 +20,12 @@ if TYPE_CHECKING:  # the types of what is counted; `caps doctor` needs none of t
     from caps.runs.summary import SamplingSummary
     from caps.sampling.base import Sample
 
-LEAST_SECONDS = 30.0  # between two lines
-MOST_SECONDS = 300.0  # after which a line is printed even if little has been done
-STEP = 0.1  # share of the work after which a line is printed
+FIRST_SECONDS = 1.0  # until the first line: what ends sooner needs none
+LINE_SECONDS = 30.0  # between two lines
 
 
 class ProgressLines:
-    """Progress as lines of a log, for runs without a terminal.
-
-    A line is printed when 10 % more is done, but not within 30 s of the last one, and at the latest after
-    five minutes. A run of less than 30 s prints none.
-    """
+    """Progress as lines of a log, without a terminal: one after a second, then one every 30 seconds."""
 
     def __init__(
         self,
@@ -41,20 +37,19 @@ class ProgressLines:
         show: Callable[[float], str] = lambda count: number(count, 0),
     ) -> None:
         self._what, self._total, self._clock, self._write, self._show = what, total, clock, write, show
-        self._started = self._last = clock()
+        self._started = clock()
+        self._last: float | None = None
         self._first_done: float | None = None
-        self._last_done = 0.0
 
     def update(self, done: float, note: str = "") -> None:
         """Report how much is done; prints a line if one is due."""
         now = self._clock()
         if self._first_done is None:
-            self._first_done = self._last_done = done
-        since, step = now - self._last, done - self._last_done
-        if since < LEAST_SECONDS or (since < MOST_SECONDS and step < STEP * (self._total or 0)):
-            return
-        self._last, self._last_done = now, done
-        self._write(self._line(done, note, now - self._started))
+            self._first_done = done
+        due = self._started + FIRST_SECONDS if self._last is None else self._last + LINE_SECONDS
+        if now >= due:
+            self._last = now
+            self._write(self._line(done, note, now - self._started))
 
     def _line(self, done: float, note: str, elapsed: float) -> str:
         parts = [f"{self._what}: {self._show(done)}"]
@@ -67,17 +62,6 @@ class ProgressLines:
         return ", ".join([*parts, *([note] if note else [])]) + f"; {duration(elapsed)} elapsed{left}"
 
 
-def duration(seconds: float) -> str:
-    """A time span in its two largest units: 45 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
-    minutes = whole % 3600 // 60
-    return f"{whole // 3600} h {minutes} min" if minutes else f"{whole // 3600} h"
-
-
 class Progress:
     """How much of some work is done: a bar in a terminal, lines elsewhere, nothing if `hidden`."""
 
@@ -85,6 +69,7 @@ class Progress:
         console = stderr()
         self._done: float = done
         self._note = ""
+        self._ended = Event()
         self._lines = None if hidden or console.is_terminal else ProgressLines(what, total)
         self._bar = rich_progress.Progress(
             TextColumn(what), BarColumn(), TextColumn("{task.fields[counted]}"),
@@ -96,10 +81,20 @@ class Progress:
 
     def __enter__(self) -> Self:
         self._bar.start()
+        if self._lines is not None:
+            Thread(target=self._keep_telling, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
         self._bar.stop()
+
+    def _keep_telling(self) -> None:
+        """Print lines also while nothing is finished: a slow model can be silent for minutes."""
+        wait = FIRST_SECONDS
+        while not self._ended.wait(wait):
+            self._update()
+            wait = LINE_SECONDS
 
     def advance(self, more: float = 1) -> None:
         """Count what has been done."""
@@ -128,7 +123,15 @@ class JudgeProgress(Progress):
         self, total: int | None, price: "Price | None", *, hidden: bool, what: str = "cases"
     ) -> None:
         super().__init__(what, total, hidden=hidden)
-        self._price, self._calls, self._tokens, self._dollars = price, 0, 0, 0.0
+        self._total, self._price = total, price
+        self._prepared, self._calls, self._tokens, self._dollars = 0, 0, 0, 0.0
+
+    def prepare(self) -> None:
+        """Count a case whose programs were run; told until the judge is asked."""
+        self._prepared += 1
+        if not self._calls:
+            of = "" if self._total is None else f"/{number(self._total, 0)}"
+            self.note(f"running programs {number(self._prepared, 0)}{of}")
 
     def count(self, ruling: "Ruling") -> None:
         """Count the calls of a ruling."""
@@ -159,7 +162,9 @@ class SampleProgress(Progress):
         """Show how sure the choice is after a step of adaptive sampling."""
         if step.probability is not None:
             written = plural(step.generation.output, "token")
-            self.note(f"{plural(step.samples, 'sample')}, {written} written, {step.probability:.0%} sure")
+            self.note(
+                f"{plural(step.samples, 'sample')}, {written} written, probability {step.probability:.0%}"
+            )
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from caps.cli.options import SetOption, allow_named, named_domain
 from caps.cli.output import FailureLog, say, write_result
 from caps.cli.select import select_cases
 from caps.config import Keys, RunConfig
-from caps.config_sources import parse_assignments
+from caps.config.sources import parse_assignments
 from caps.core.errors import InputError, JournalError, NotRecordedError
 from caps.core.secrets import is_masked, unrecorded
 from caps.core.text import number, plural
@@ -27,14 +27,16 @@ from caps.journal.store import Journal
 from caps.judging.base import Judge
 from caps.models.replayed import ReplayedModel
 from caps.registry import STRATEGIES
-from caps.runner import Runner
 from caps.runs.adaptive_lines import adaptive_line
 from caps.runs.folder import RunRecord, read_rulings, read_run, run_folders
 from caps.runs.rebuild import TranscriptJudge
 from caps.runs.result_lines import json_lines, selection_line
 from caps.runs.run_file import check_prompts
 from caps.runs.shards import Shard
-from caps.solving import question_case, solve_case
+from caps.session.engines import case_budget
+from caps.session.resolve import Objects, Resolved, resolve
+from caps.session.session import replayed_judge, replays_from_journal
+from caps.session.solving import question_case, solve_case
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, made with --out.")]
 Other = Annotated[
@@ -110,16 +112,16 @@ def replay(
     for folder in run_folders(run):  # each shard with its own journal
         part = read_run(folder)
         config = replace(config, budget_seconds=None, journal=part.file.config.journal)
-        runner = Runner(config, offline=True, started=part.file.started)
-        _ = runner.strategy  # raises if it is wrong
-        check_prompts(part.file, runner)
-        with _opened_journal(runner) as journal:
-            replayed.play(folder, part, runner, journal)
+        own = replays_from_journal(config)
+        resolved = resolve(config, offline=True, load_judges=own, started=part.file.started)
+        check_prompts(part.file, resolved)
+        with _opened_journal(config) as journal:
+            replayed.play(folder, part, resolved, journal)
     raise typer.Exit(replayed.close(record.missing, quiet=quiet))
 
 
-def _opened_journal(runner: Runner) -> Journal:
-    path = runner.journal_path
+def _opened_journal(config: RunConfig) -> Journal:
+    path = None if config.journal is None else Path(config.journal)
     if path is None or not path.is_file():
         raise JournalError(f"{path}: the journal of this run does not exist, so it cannot be replayed")
     return Journal.open(path)
@@ -131,16 +133,17 @@ def _replay_question(path: Path, record: RunRecord, config: RunConfig, *, quiet:
     (asked,) = record.file.read_cases()
     if isinstance(asked, InputError):
         raise asked
-    with _opened_journal(Runner(config, offline=True)) as journal:
-        runner = Runner(config, model=ReplayedModel(journal), generating=True, started=record.file.started)
-        check_prompts(record.file, runner)
+    with _opened_journal(config) as journal:
+        model = Objects(model=ReplayedModel(journal))
+        resolved = resolve(config, objects=model, generating=True, started=record.file.started)
+        check_prompts(record.file, resolved)
         try:
-            solution = asyncio.run(solve_case(runner, question_case(asked.problem.text, config.domain)))
+            solution = asyncio.run(solve_case(resolved, question_case(asked.problem.text, config.domain)))
         except NotRecordedError as error:
             raise JournalError(f"{path}: {error}, so this run cannot be replayed") from None
     if solution.outcome is None or solution.adapted is None:
         raise JournalError(f"{path}: {solution.sampled.failure}")
-    line = selection_line(solution.outcome, runner.config, price=runner.price)
+    line = selection_line(solution.outcome, resolved.config, price=resolved.price)
     line |= adaptive_line(solution.adapted, solution.outcome)
     write_result(json_lines([line]))
     was = record.selections.get(asked.id)
@@ -162,29 +165,32 @@ class _Replay:
         self._different: list[str] = []
         self._asks = self._tokens = 0
 
-    def play(self, path: Path, record: RunRecord, runner: Runner, journal: Journal) -> None:
+    def play(self, path: Path, record: RunRecord, resolved: Resolved, journal: Journal) -> None:
         """Replay every case of a folder as far as the journal reaches."""
-        file, self._price = record.file, runner.price
+        file, self._price = record.file, resolved.price
         shard = Shard(1, 1) if file.shard is None else Shard.parse(file.shard)
+        prepare = resolved.preparation(findings=resolved.merges_equal)
         judge: Judge | None = None
         calls: dict[str, list[dict[str, Any]]] = {}
-        if not runner.replays_from_journal:
+        if not replays_from_journal(resolved.config):
             # Its answers are in the folder of the run, so its code is not needed.
             for line in read_rulings(path):
                 calls.setdefault(line["case"], []).append(line)
         else:
-            judge = runner.replayed_judge(journal, {} if self._other else record.unanswered)
-        for index, case in enumerate(map(runner.apply_to_case, file.read_cases())):
+            judge = replayed_judge(resolved, journal, {} if self._other else record.unanswered)
+        for index, case in enumerate(map(resolved.cases.apply, file.read_cases())):
             if isinstance(case, InputError):
                 self._failed.append(str(case))
                 continue
-            budget = CaseBudget(runner.case_budget, self._price, RunBudget(BudgetLimits(), self._price))
+            budget = CaseBudget(
+                case_budget(resolved.config), self._price, RunBudget(BudgetLimits(), self._price)
+            )
             try:
                 known = recall(journal, file.findings, case)
             except NotRecordedError:  # the run did not come that far
                 self._open.append(case.id)
                 continue
-            play = CaseRun(index, runner.prepare(known), runner.strategy, runner.config.seed, budget)
+            play = CaseRun(index, prepare(known), resolved.strategy, resolved.config.seed, budget)
             missing = fast_forward(play, judge or TranscriptJudge(calls.get(case.id, [])))
             if missing:
                 self._open.append(case.id)
@@ -193,7 +199,7 @@ class _Replay:
                 shown = sum(shown_size(play.prepared.evidence.entrants, ask) for ask in asks)
                 self._tokens += shown + len(asks) * play.prepared.statement
                 continue
-            line = selection_line(play.outcome, runner.config, price=self._price)
+            line = selection_line(play.outcome, resolved.config, price=self._price)
             if play.outcome.failure is not None:
                 self._failed.append(f"case {case.id!r}: {play.outcome.failure}")
                 continue
@@ -239,7 +245,8 @@ def _refuse_unrecorded(config: RunConfig) -> None:
     for name in ("base_url", "judge_base_url"):
         lacking += [name] if any(map(is_masked, getattr(config, name))) else []
     for table in config.judges:
-        lacking += [f"extra {name!r} of {table.name!r}" for name in unrecorded(table.extra)]
+        extra = table.settings.get("extra", {})
+        lacking += [f"extra {name!r} of {table.name!r}" for name in unrecorded(extra)]
         lacking += [f"base_url of {table.name!r}"] if any(map(is_masked, table.base_url)) else []
     if lacking:
         raise InputError(

@@ -1,11 +1,13 @@
 """`caps report`: one page per run, as a file or served live."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -14,8 +16,17 @@ from caps.cli.output import print_json, say, write_result
 from caps.core.errors import InputError, JournalError
 from caps.core.text import plural, printable
 from caps.journal.store import Journal
+from caps.reports.html import Html
 from caps.reports.page import write_page
-from caps.reports.report import case_page, comparison_page, load_report, receipt_line, receipts, run_page
+from caps.reports.report import (
+    case_page,
+    comparison_page,
+    index_page,
+    load_report,
+    receipt_line,
+    receipts,
+    run_page,
+)
 from caps.runs.folder import read_run
 from caps.runs.rebuild import RebuiltRun
 from caps.runs.shards import shard_folders
@@ -24,7 +35,10 @@ REPORT = "report.html"
 
 Runs = Annotated[
     list[Path],
-    typer.Argument(metavar="RUN...", help="Folders of runs, made with --out; several are compared."),
+    typer.Argument(
+        metavar="RUN...",
+        help="Folders of runs, made with --out; several are compared, and a folder of runs is listed.",
+    ),
 ]
 CaseId = Annotated[str | None, typer.Option("--case", metavar="ID", help="Only the receipt of this case.")]
 Output = Annotated[
@@ -76,6 +90,10 @@ def report(
 
         serve_page(runs[0], open_run, port=port, say=say)
         return
+    inside = runs_in(runs[0]) if len(runs) == 1 and case is None else []
+    if inside:
+        _write_index(runs[0], inside, output, texts=texts)
+        return
     with ExitStack() as stack:
         loaded = [stack.enter_context(open_run(run)) for run in runs]
         if case is not None and as_json:
@@ -106,8 +124,30 @@ def open_run(path: Path) -> Iterator[RebuiltRun]:
         yield RebuiltRun(path, journals)
 
 
+def runs_in(folder: Path) -> list[Path]:
+    """The folders of runs in a folder that holds no run itself."""
+    if (folder / "run.json").is_file() or shard_folders(folder) or not folder.is_dir():
+        return []
+    entries = sorted(entry for entry in folder.iterdir() if entry.is_dir())
+    return [entry for entry in entries if (entry / "run.json").is_file() or shard_folders(entry)]
+
+
+def _write_index(folder: Path, runs: list[Path], output: Path | None, *, texts: bool) -> None:
+    """Write the page of every run, and one that lists them."""
+    out = output or folder / "index.html"
+    with ExitStack() as stack:
+        loaded = {}
+        for path in runs:
+            run = load_report(stack.enter_context(open_run(path)), keep_cases=True)
+            page = write_page(run_page(run, texts=texts), receipts(run, texts=texts), path / REPORT)[0]
+            address = os.path.relpath(page, out.parent)
+            loaded[quote(Path(address).as_posix())] = run
+        write_page(index_page(folder.resolve().name, loaded), (), out)
+    write_result(f"{printable(str(out)) if sys.stdout.isatty() else out}\n".encode())
+
+
 def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, texts: bool) -> None:
-    held: Iterator[str] = iter(())
+    held: Iterator[Html] = iter(())
     if case is not None:
         name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in case)
         page, usual = case_page(runs[0], case), f"receipt-{name}.html"

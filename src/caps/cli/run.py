@@ -1,5 +1,6 @@
 """One run of `caps select`: results, progress, brackets and files."""
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -20,13 +21,11 @@ from caps.core.text import number, plural
 from caps.core.types import Case, Usage
 from caps.costs.prices import Price
 from caps.engines.base import Engine, Outcome, ReorderBuffer
-from caps.evidence.anatomy import last_boxed, last_code_block, spoken
 from caps.files import file_errors
 from caps.judging.base import Ruling
 from caps.judging.recorded import RULE, counted
 from caps.models.servers import ServerRecord
 from caps.reports.console import table
-from caps.runner import Runner, Session
 from caps.runs.folder import (
     RunFolder,
     known_cases,
@@ -34,19 +33,19 @@ from caps.runs.folder import (
     refuse_other_run,
     refuse_other_shards,
 )
+from caps.runs.outcomes import outcome_of
 from caps.runs.progress_file import ProgressFile
 from caps.runs.result_lines import Line, json_lines, ruling_lines, selection_line
 from caps.runs.run_file import RunFile, new_run_file
 from caps.runs.shards import Shard
 from caps.runs.summary import Summary
+from caps.session.resolve import Resolved
+from caps.session.session import Session, open_session
 
 if TYPE_CHECKING:
     from caps.cli.calibrator import Calibrator
 
-FENCES = ("```", "~~~")
 JUDGE_FILE = "judge.json"
-NO_STATEMENTS = ("#", "//", "/*", "*", "import ", "from ", "using ", "@", '"""', "'''")
-DEFINITIONS = ("def ", "async def ", "class ", "fn ", "func ", "function ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,42 +74,32 @@ def result_packet(outcome: Outcome, line: Line, *, rulings: bool, picture: bool,
         rulings=json_lines(ruling_lines(outcome)) if rulings else b"",
         failure=outcome.failure,
         picture=drawn,
-        row=_row(line) if row and chosen else None,
+        row=_row(outcome, line) if row and chosen else None,
     )
 
 
-def _row(line: Line) -> tuple[str, ...]:
-    notes = [word for word in ("provisional",) if line[word]]
-    if line["rescued"] is not None:
-        notes.append("rescue")
-    if line["malformed"]:
-        notes.append(f"{line['malformed']} unreadable")
-    calls = line["calls"]
+MOST_ROWS = 20
+NARROW = 80  # columns of a terminal in which a case takes one line
+CASE_WIDTH, ANSWER_WIDTH = 18, 24
+COLUMNS = ("case", "answer", "prob", "right?", "calls", "tokens")
+
+
+def _row(outcome: Outcome, line: Line) -> tuple[str, ...]:
+    """A case in one line of a terminal."""
+    from caps.reports.answers import answer_text, domain_of, shortened_words  # noqa: PLC0415  (only for terminals)
+
+    answer, result = "", "–"
+    if outcome.prepared is not None:
+        case, winner = outcome.prepared.case, line["winner"]
+        answer = answer_text(case.candidates[winner], short=domain_of(case).short_answers)
+        result = outcome_of(winner, [candidate.correct for candidate in case.candidates]) or "–"
+    probability = line.get("probability")
+    room = ANSWER_WIDTH + max(0, stdout().width - NARROW)
     return (
-        line["id"], short_answer(line["text"]), str(line["winner"]), str(line["clusters"]),
-        f"{calls['E1']} + {calls['E2']}", number(line["tokens"]["asked"], 0), ", ".join(notes),
+        shortened_words(line["id"], CASE_WIDTH), shortened_words(answer, room),
+        "–" if probability is None else f"{probability:.0%}", f"{result}{'?' * bool(line['provisional'])}",
+        str(sum(line["calls"].values())), number(line["tokens"]["asked"], 0),
     )  # fmt: skip
-
-
-def short_answer(text: str, most: int = 40) -> str:
-    """A candidate's answer in one short line: the boxed value, the head of the program, or the last line."""
-    code = last_code_block(text)
-    if (boxed := last_boxed(text)) is not None:
-        answer = " ".join(boxed.split())
-    elif code is not None and code.strip():
-        answer = _program_head(code)
-    else:
-        lines = [line.strip() for line in (spoken(text).strip() or text).splitlines()]
-        answer = next((line for line in reversed(lines) if line and not line.startswith(FENCES)), "")
-    return answer if len(answer) <= most else answer[: most - 1].rstrip() + "…"
-
-
-def _program_head(code: str) -> str:
-    """The first definition of a program, or else its first statement."""
-    lines = [line.strip() for line in code.splitlines() if line.strip()]
-    statements = [line for line in lines if not line.startswith(NO_STATEMENTS)] or lines
-    head = next((line for line in statements if line.startswith(DEFINITIONS)), statements[0])
-    return head if len(statements) == 1 else f"{head} …"
 
 
 def report_batches(engine: Engine, *, quiet: bool) -> None:
@@ -162,7 +151,7 @@ class Run:
 
     def __init__(
         self,
-        runner: Runner,
+        resolved: Resolved,
         *,
         limit: int | None,
         shard: Shard | None = None,
@@ -173,7 +162,8 @@ class Run:
         first: "Calibrator | None" = None,
     ) -> None:
         self._first = first
-        self._runner, self._quiet, self._bracket, self._lines = runner, quiet, bracket, lines
+        self._out: Path | None = None
+        self._resolved, self._quiet, self._bracket, self._lines = resolved, quiet, bracket, lines
         self._limit, self._shard, self._force = limit, shard, force
         self._summary = Summary()
         self._rows: list[tuple[str, ...]] = []
@@ -184,7 +174,7 @@ class Run:
         self._servers: Callable[[], list[ServerRecord]] = list
         self._live = ProgressFile(None, None)
         self._stopped: UnreadableJudgeError | None = None
-        self._spending = Spending(runner.price)
+        self._spending = Spending(resolved.price)
 
     async def until_done_or_stopped(
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
@@ -193,26 +183,29 @@ class Run:
         code = await run_until_signal(self.play(source, total, out, cases))
         if code is not None:
             return code
-        report_interrupted(self._runner.journal_path, f" after {plural(self._packets.following, 'case')}")
+        report_interrupted(self._resolved.journal, f" after {plural(self._packets.following, 'case')}")
         return 130
 
     async def play(
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
     ) -> int:
         """Select in all cases; return the exit code."""
+        self._out = out
         started = time.perf_counter()
         if out is not None and not self._force:
             source = self._checked(source, out, cases)
-        async with self._runner.session(paid=self._summary.add_trial) as ready:
+        async with open_session(self._resolved, paid=self._summary.add_trial) as ready:
             if self._first is not None:
                 source = await self._calibrate(self._first, ready, source, total)
             with (
-                JudgeProgress(total, self._runner.price, hidden=self._quiet) as meter,
-                ProgressFile(out, total, price=self._runner.price) as self._live,
+                JudgeProgress(total, self._resolved.price, hidden=self._quiet) as meter,
+                ProgressFile(out, total, price=self._resolved.price) as self._live,
             ):
                 ready.engine.watch = _each(meter.count, self._live.count, self._spending.count)
+                if ready.findings is not None:
+                    ready.findings.watch = meter.prepare
                 report_batches(ready.engine, quiet=self._quiet)
-                outcomes = ready.run(self._live.watch(source), self._runner.strategy)
+                outcomes = ready.run(self._live.watch(source), self._resolved.strategy)
                 kept = {} if self._first is None else self._first.judge_file(cases, ready)
                 self._servers = ready.servers
                 await self.deliver(outcomes, out, self._file(cases, ready), meter.advance, kept)
@@ -244,7 +237,7 @@ class Run:
                 async with aclosing(outcomes):
                     async for outcome in outcomes:
                         self._count(outcome)
-                        line = selection_line(outcome, self._runner.config, price=self._runner.price)
+                        line = selection_line(outcome, self._resolved.config, price=self._resolved.price)
                         packet = result_packet(
                             outcome,
                             line,
@@ -265,18 +258,18 @@ class Run:
                 self._stopped = error
             self._summary.servers = self._servers()
             if folder is not None and self._stopped is None:
-                folder.finish(self._summary.as_line(self._runner.price))
+                folder.finish(self._summary.as_line(self._resolved.price))
 
     async def _calibrate(
         self, first: "Calibrator", ready: Session, source: Iterable[Case | InputError], total: int | None
     ) -> Iterable[Case | InputError]:
         """Estimate the judge's accuracy on the first cases; return all cases."""
         cases = first.count if total is None else min(first.count, total)
-        with JudgeProgress(cases, self._runner.price, hidden=self._quiet, what="calibrating") as meter:
+        with JudgeProgress(cases, self._resolved.price, hidden=self._quiet, what="calibrating") as meter:
             ready.engine.watch = meter.count
             found, informed, source = await first.learn(ready, source, advance=meter.advance)
-        fitted = replace(self._runner.config, settings=settings_of(informed), judge_profile=None)
-        self._runner = self._runner.with_config(fitted)
+        fitted = replace(self._resolved.config, settings=settings_of(informed), judge_profile=None)
+        self._resolved = self._resolved.with_config(fitted)
         self._summary.ledger.add(found.ledger)
         if not self._quiet:
             say(first.text(), "yellow" if found.learned.silent else "dim")
@@ -308,17 +301,18 @@ class Run:
     def close(self, seconds: float) -> int:
         """Print table and summary; return the exit code, or raise what stopped the run."""
         if self._rows:
-            columns = ("case", "answer", "winner", "clusters", "calls E1 + E2", "tokens", "note")
-            stdout().print(table("", columns, self._rows, numbers_from=2))
+            stdout().print(table("", COLUMNS, self._rows[:MOST_ROWS], numbers_from=4))
+            if len(self._rows) > MOST_ROWS:
+                stdout().print(f"… and {number(len(self._rows) - MOST_ROWS, 0)} more", style="dim")
         if self._stopped is not None:
-            kept = "every reply is in the journal" if self._runner.journal_path else "there is no journal"
+            kept = "every reply is in the journal" if self._resolved.journal else "there is no journal"
             cases = f"{plural(self._summary.cases, 'case')} finished"
             say(f"stopped after {seconds:.1f} s: {cases}; {self._spending}; {kept}", "yellow")
             raise self._stopped
         if not self._quiet:
-            words = self._summary.as_text(self._runner.price, seconds, self._runner.config.gpu_hour_usd)
+            words = self._summary.as_text(self._resolved.price, seconds, self._resolved.config.gpu_hour_usd)
             say(words, "dim")
-            if self._runner.config.recorded is not None:
+            if self._resolved.config.recorded is not None:
                 ledger = self._summary.ledger
                 counts = counted(ledger.substituted, ledger.unanswered, sum(ledger.calls.values()))
                 say(f"recorded verdicts, {counts}. {RULE}", "dim")
@@ -326,15 +320,15 @@ class Run:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
             why = "; ".join(filter(None, self._reasons))
             say(f'guessed domains: {guesses} ({why}); --domain or "domain" in the cases states it', "dim")
+        if self._out is not None and not self._quiet:
+            say(f"where it went wrong, and why: caps report {shlex.quote(str(self._out))}", "dim")
         return 1 if self._summary.failed else 3 if self._summary.provisional else 0
 
     def _checked(
         self, source: Iterable[Case | InputError], out: Path, cases: str
     ) -> Iterable[Case | InputError]:
         """Check the folder before anything is asked; return all cases."""
-        file = new_run_file(
-            self._runner, cases=cases, limit=self._limit, shard=self._shard, confidence="", findings={}
-        )
+        file = new_run_file(self._resolved, cases=cases, limit=self._limit, shard=self._shard, findings={})
         if self._first is not None:
             file = replace(file, calibration={"cases": self._first.count})
         with file_errors(f"--out {out}"):
@@ -351,11 +345,11 @@ class Run:
     def _file(self, cases: str, ready: Session) -> RunFile:
         """All settings of this run, without the keys."""
         file = new_run_file(
-            self._runner,
+            self._resolved,
             cases=cases,
             limit=self._limit,
             shard=self._shard,
-            confidence=ready.confidence,
+            learned=ready.learned,
             findings={} if ready.findings is None else ready.findings.versions,
         )
         return replace(file, calibration=None if self._first is None else self._first.row())

@@ -13,12 +13,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from caps.building import load_templates, make_graders
 from caps.cli import options
 from caps.cli.help import FILES
 from caps.cli.options import JsonFlag, configured
 from caps.cli.output import FailureLog, print_json, say, stdout
-from caps.cli.preflight import checked_source, runner_for
+from caps.cli.preflight import checked_source, resolved_for
 from caps.cli.progress import SampleProgress
 from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
@@ -35,11 +34,14 @@ from caps.files import is_stream
 from caps.models.base import Request
 from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
-from caps.runner import Runner
 from caps.runs.summary import SamplingSummary
 from caps.sampling.base import Method, Sampled, SamplingTools
 from caps.sampling.sampler import Sampler, sample_all
-from caps.solving import AutoMethod, auto_solver, sampling_tools
+from caps.session.engines import total_budget
+from caps.session.parts import generation_templates, make_graders
+from caps.session.resolve import Resolved, generation_of, resolve
+from caps.session.session import open_samplers
+from caps.session.solving import AutoMethod, open_solver, sampling_tools
 from caps.studies.grading import GradeStore
 
 Problems = Annotated[
@@ -88,33 +90,33 @@ def sample(
     read = partial(open_cases, problems, fields=config.map, bare=True, say=say)
     source = checked_source(read, limit)
     if dry_run:
-        offline = Runner(config, keys=keys, generating=True, offline=True)
-        _rehearse(map(offline.apply_to_case, source), offline, as_json=as_json)
+        offline = resolve(config, keys=keys, generating=True, offline=True)
+        _rehearse(map(offline.cases.apply, source), offline, as_json=as_json)
         return
-    with runner_for(config, keys, generating=True, quiet=quiet) as runner:
-        if runner.total_budget.spends and getattr(runner.method, "fitness", None):
+    with resolved_for(config, keys, generating=True, quiet=quiet) as resolved:
+        if total_budget(resolved.config).spends and getattr(generation_of(resolved).method, "fitness", None):
             raise SettingError(
                 "a total budget does not count the judge of a fitness: leave out the budget or the fitness"
             )
         counted = None if is_stream(problems) else min(count_lines(problems), limit or sys.maxsize)
         with OutputFile(output, option="--output", keep=True, inputs=[problems]) as sink:
-            run = SampleRun(runner, out=sink, quiet=quiet, as_json=as_json)
-            code = asyncio.run(run.until_done_or_stopped(map(runner.apply_to_case, source), counted))
+            run = SampleRun(resolved, out=sink, quiet=quiet, as_json=as_json)
+            code = asyncio.run(run.until_done_or_stopped(map(resolved.cases.apply, source), counted))
     raise typer.Exit(code)
 
 
-def _rehearse(source: Iterator[Case | InputError], runner: Runner, *, as_json: bool) -> None:
+def _rehearse(source: Iterator[Case | InputError], resolved: Resolved, *, as_json: bool) -> None:
     """Print the request of the first sample of the first readable problem."""
-    templates = load_templates(runner.prompts_folder, shelf="generation")
-    model = runner.config.model or "MODEL"
+    templates = generation_templates(resolved.config)
+    model = resolved.config.model or "MODEL"
     sampler = Sampler(
         ScriptedModel([]),
         model,
-        runner.preset,
+        generation_of(resolved).sources[0].preset,
         templates,
         capacity=lambda: 1,
-        logprobs=runner.config.logprobs,
-        extra=runner.config.extra,
+        logprobs=resolved.config.logprobs,
+        extra=resolved.config.extra,
     )
     failures = FailureLog()
     for problem in source:
@@ -147,11 +149,11 @@ TEST_SECONDS = 10.0  # limit of one test of a program
 class SampleRun:
     """Samples a stream of problems, and writes the cases in their order."""
 
-    def __init__(self, runner: Runner, *, out: OutputFile, quiet: bool, as_json: bool) -> None:
-        self._runner = runner
+    def __init__(self, resolved: Resolved, *, out: OutputFile, quiet: bool, as_json: bool) -> None:
+        self._resolved = resolved
         self._out, self._quiet, self._as_json = out, quiet, as_json
         self._tally, self._judged, self._guessed = SamplingSummary(), Ledger(), Counter[str]()
-        self._price = runner.generation_price
+        self._price = generation_of(resolved).sources[0].price
         self._failures, self._lost = FailureLog(), FailureLog("sample failed")
 
     async def until_done_or_stopped(self, source: Iterable[Case | InputError], total: int | None) -> int:
@@ -161,7 +163,7 @@ class SampleRun:
             return code
         kept = "" if self._out.name == "-" else f", the cases so far in {self._out.name}.partial"
         after = f" after {plural(self._tally.problems, 'problem')}, {plural(self._tally.samples, 'sample')}"
-        report_interrupted(self._runner.journal_path, after, kept)
+        report_interrupted(self._resolved.journal, after, kept)
         return 130
 
     async def _sample(self, source: Iterable[Case | InputError], total: int | None) -> int:
@@ -174,14 +176,14 @@ class SampleRun:
                 stack.enter_context(self._lost)
                 meter = stack.enter_context(SampleProgress(total, self._tally, hidden=self._quiet))
                 sampler.watch = meter.count
-                n = self._runner.config.samples
+                n = self._resolved.config.samples
                 all_ = sample_all(
                     source,
                     method,
                     sampler,
-                    n=self._runner.config.max_n if n == "auto" else n,
+                    n=self._resolved.config.max_n if n == "auto" else n,
                     tools=tools,
-                    grace=self._runner.grace,
+                    grace=self._resolved.grace,
                 )
                 async with aclosing(all_) as stream:
                     async for sampled in stream:
@@ -193,14 +195,16 @@ class SampleRun:
 
     async def _open(self, stack: AsyncExitStack, truth: GradeStore) -> tuple[Sampler, Method, SamplingTools]:
         """Connect to the models; with --n auto, a method decides how many samples each problem needs."""
-        runner = self._runner
-        if runner.config.samples == "auto":
-            voting = runner.with_config(replace(runner.config, strategy="majority"))
-            solver = await stack.enter_async_context(auto_solver(voting))
+        resolved = self._resolved
+        if resolved.config.samples == "auto":
+            voting = resolved.with_config(replace(resolved.config, strategy="majority"))
+            solver = await stack.enter_async_context(open_solver(voting))
             return solver.samplers[0], AutoMethod(solver), SamplingTools(grade=truth.grade)
-        sampler = await stack.enter_async_context(runner.sampler())
-        tools = await stack.enter_async_context(sampling_tools(runner, grade=truth.grade, paid=self._judged))
-        return sampler, runner.method, tools
+        (sampler,) = await stack.enter_async_context(open_samplers(resolved))
+        tools = await stack.enter_async_context(
+            sampling_tools(resolved, grade=truth.grade, paid=self._judged)
+        )
+        return sampler, generation_of(resolved).method, tools
 
     def _deliver(self, sampled: Sampled) -> None:
         self._tally.add(sampled)

@@ -14,7 +14,7 @@ from caps.cli import options
 from caps.cli.help import FILES
 from caps.cli.options import Cases, configured
 from caps.cli.output import FailureLog, say
-from caps.cli.preflight import checked_source, runner_for
+from caps.cli.preflight import checked_source, resolved_for
 from caps.cli.progress import JudgeProgress
 from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
@@ -27,8 +27,9 @@ from caps.engines.base import Outcome, in_order
 from caps.files import Output as OutputFile
 from caps.files import join_paths
 from caps.registry import REWARD_JUDGE
-from caps.runner import Runner
 from caps.runs.summary import Summary
+from caps.session.resolve import Resolved
+from caps.session.session import open_session
 
 Output = Annotated[
     str,
@@ -81,10 +82,10 @@ def score(
     counted = count_cases(named, config.map)
     total = limit if counted is None else min(counted, limit or sys.maxsize)
     with (
-        runner_for(config, keys, quiet=quiet) as runner,
+        resolved_for(config, keys, quiet=quiet) as resolved,
         OutputFile(output, option="--output", keep=True, inputs=cases) as sink,
     ):
-        scoring = Scoring(runner, field, sink, quiet=quiet)
+        scoring = Scoring(resolved, field, sink, quiet=quiet)
         code = asyncio.run(scoring.until_done_or_stopped(source, total))
     raise typer.Exit(code)
 
@@ -92,8 +93,8 @@ def score(
 class Scoring:
     """Scores a stream of cases, and writes them in their order."""
 
-    def __init__(self, runner: Runner, field: str, out: OutputFile, *, quiet: bool) -> None:
-        self._runner, self._field, self._out, self._quiet = runner, field, out, quiet
+    def __init__(self, resolved: Resolved, field: str, out: OutputFile, *, quiet: bool) -> None:
+        self._resolved, self._field, self._out, self._quiet = resolved, field, out, quiet
         self._failures, self._summary = FailureLog(), Summary()
         self._scored = self._unscored = 0
 
@@ -101,14 +102,14 @@ class Scoring:
         """Score all cases; on Ctrl-C or SIGTERM keep what was paid for, and print how to continue."""
         code = await run_until_signal(self._score(source, total))
         if code is None:
-            report_interrupted(self._runner.journal_path, f" after {plural(self._summary.cases, 'case')}")
+            report_interrupted(self._resolved.journal, f" after {plural(self._summary.cases, 'case')}")
         return 130 if code is None else code
 
     async def _score(self, source: Iterable[Case | InputError], total: int | None) -> int:
-        async with self._runner.session(paid=self._summary.add_trial) as session:
+        async with open_session(self._resolved, paid=self._summary.add_trial) as session:
             with ExitStack() as stack:
                 stack.enter_context(self._failures)
-                meter = stack.enter_context(JudgeProgress(total, self._runner.price, hidden=self._quiet))
+                meter = stack.enter_context(JudgeProgress(total, self._resolved.price, hidden=self._quiet))
                 session.engine.watch = meter.count
                 async with aclosing(in_order(session.run(source))) as outcomes:
                     async for outcome in outcomes:

@@ -7,23 +7,29 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-import msgspec
 import typer
 
 from caps.cli import options
 from caps.cli.help import FILES
 from caps.cli.options import JsonFlag, configured
 from caps.cli.output import say
-from caps.cli.preflight import checked_source, print_forecast, refuse_if_too_expensive, runner_for
+from caps.cli.preflight import (
+    checked_source,
+    print_forecast,
+    refuse_if_too_expensive,
+    resolved_for,
+    warned_about_votes,
+)
 from caps.cli.run import Run
 from caps.config import Keys, RunConfig
 from caps.core.errors import CapsError, SettingError
 from caps.datasets.imports import count_cases, open_cases
-from caps.files import join_paths
+from caps.files import is_stream, join_paths
 from caps.prompts.reply_forms import TAGS
-from caps.runner import Runner
 from caps.runs.run_file import read_run_file, started_in
 from caps.runs.shards import Shard
+from caps.session.engines import cluster
+from caps.session.resolve import resolve
 
 Bracket = Annotated[
     bool,
@@ -72,14 +78,14 @@ def select(
     """
     named = join_paths(cases)
     if dry_run:
-        runner = Runner(config, keys=keys, offline=True)
+        resolved = resolve(config, keys=keys, offline=True)
         source = checked_source(partial(open_cases, named, fields=config.map, say=say), limit, shard)
-        print_forecast(source, runner)
+        print_forecast(source, resolved)
         return
     if config.engine == "ray":
         from caps.engines.ray import connect as join  # noqa: PLC0415
 
-        join(Runner(config).cluster)  # before signals are handled, since Ray handles them too
+        join(cluster(config))  # before signals are handled, since Ray handles them too
     select_cases(
         named, config, keys, max_usd=max_usd, out=out, force=force, limit=limit, shard=shard, bracket=bracket,
         quiet=quiet, as_json=as_json,
@@ -110,20 +116,21 @@ def select_cases(
     config = _with_reply_form_of_run(config, out)
     read = partial(open_cases, cases, fields=config.map)
     source = checked_source(partial(read, say=say), limit, shard)
-    with runner_for(config, keys, quiet=quiet, started=started) as runner:
+    with resolved_for(config, keys, quiet=quiet, started=started) as resolved:
+        source = warned_about_votes(source, resolved, quiet=quiet or is_stream(cases))
         first = None
         if config.calibrate is not None:
             from caps.cli.calibrator import Calibrator  # noqa: PLC0415
 
-            first = Calibrator(runner)
+            first = Calibrator(resolved)
         if max_usd is not None:
             probes = None if first is None else first.probes
             refuse_if_too_expensive(
-                cases, partial(checked_source, read, limit, shard), runner, max_usd, probes=probes
+                cases, partial(checked_source, read, limit, shard), resolved, max_usd, probes=probes
             )
         lines = as_json or not sys.stdout.isatty()
         run = Run(
-            runner, first=first, force=force, limit=limit, shard=shard, quiet=quiet, bracket=bracket,
+            resolved, first=first, force=force, limit=limit, shard=shard, quiet=quiet, bracket=bracket,
             lines=lines,
         )  # fmt: skip
         total = _total(cases, limit, shard, config.map)
@@ -137,7 +144,7 @@ def _with_reply_form_of_run(config: RunConfig, out: Path | None) -> RunConfig:
         return config
     try:
         begun = read_run_file(out).config
-    except (OSError, CapsError, msgspec.MsgspecError, UnicodeError, RecursionError):
+    except (OSError, CapsError):
         return config  # no run, or a damaged one, which is reported when it is written to
     found_out = config.reply == "auto" or (config.reply == TAGS[0] and begun.reply in TAGS)
     return replace(config, reply=begun.reply) if found_out and begun.reply is not None else config

@@ -12,7 +12,8 @@ from caps.cli.options import configured, loaded_settings
 from caps.cli.progress import fetch_bar
 from caps.config import Keys, RunConfig
 from caps.core.errors import SettingError
-from caps.runner import Runner
+from caps.models.endpoints import Callbacks
+from caps.session.resolve import resolve
 
 
 def _server_option(flag: str, about: str, metavar: str, **more: Any) -> Any:
@@ -156,16 +157,14 @@ def serve(
     if not config.base_url and not config.model:
         raise SettingError("no model server: give --base-url http://localhost:8000/v1, or --model embedded")
     with fetch_bar(hidden=quiet) as report:
-        runner = Runner(
+        resolved = resolve(
             config,
-            keys=replace(keys, api_key=upstream_api_key or keys.api_key),
+            replace(keys, api_key=upstream_api_key or keys.api_key),
             any_model=True,
-            warn=lambda words: log.write("servers", message=words),
-            fetching=report,
+            callbacks=Callbacks(lambda words: log.write("servers", message=words), report),
         )
-        _ = runner.endpoints  # fetches weights, and raises what is missing
     serving = ServerConfig(
-        runner=runner,
+        resolved=resolved,
         host=host,
         port=port,
         keys=tuple(api_key or ()),

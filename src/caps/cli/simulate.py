@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from caps.building import make_strategy
 from caps.cli.figures import Html, Plots, write_figures
 from caps.cli.help import ADVANCED, JUDGE, PERFORMANCE, SIZES, STRATEGY
 from caps.cli.options import Fields, JsonFlag, allow_named, complete_strategies, completion, setting_option
@@ -22,13 +21,16 @@ from caps.judging.recorded import RULE, SUBSTITUTIONS, RecordedJudge, counted
 from caps.judging.simulated import PRESETS, JudgeModel, partial_accuracy
 from caps.reports.console import by_level, table
 from caps.reports.simulation_page import headline, simulation_page, simulation_picture
-from caps.runner import Runner
+from caps.session.parts import make_strategy
+from caps.session.resolve import resolve
 from caps.studies import simulation
 from caps.studies.simulation import LabelledPool, PoolModel, generated_pools, labelled
 from caps.studies.suites import shuffled
 
 BASELINE = "v1-infer"
-DEFAULT_STRATEGIES = "vanilla,majority,pointwise,random-pairs,knockout,caps,caps-r,caps-plus,v1-infer"
+DEFAULT_STRATEGIES = (
+    "posterior,vanilla,majority,pointwise,random-pairs,knockout,caps,caps-r,caps-plus,v1-infer"
+)
 WORTH_MORE_PROCESSES = 400
 
 
@@ -284,21 +286,21 @@ def _replay(
     cases: str, fields: str, recorded: str, name: str | None, names: list[str], *, n: int | None, seed: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Play strategies against recorded verdicts; those that ask for what is not recorded are left out."""
-    runner = Runner(RunConfig(recorded=recorded, recorded_judge=name))
-    judge = runner.own_judge
+    resolved = resolve(RunConfig(recorded=recorded, recorded_judge=name))
+    judge = resolved.judges[0].judge
     assert isinstance(judge, RecordedJudge)  # noqa: S101
     source = open_cases(cases, fields=fields, say=say)
     shuffled_cases = (case if isinstance(case, InputError) else shuffled(case, seed) for case in source)
     pools = list(labelled(shuffled_cases, n=n, whole=True))
     if not pools:
         raise InputError(f"{cases}: no cases in it")
-    able = [one for one in dict.fromkeys(names) if not runner.unanswerable(make_strategy(one))]
+    able = [one for one in dict.fromkeys(names) if not resolved.unanswerable(make_strategy(one))]
     for one in names:
         if one not in able:
             say(f"left out: {one} asks for what is not recorded of {judge.name}", "yellow")
     if not able:
         raise SettingError(f"--strategies: none of them can be answered by what is recorded of {judge.name}")
-    beside = [] if runner.unanswerable(make_strategy(BASELINE)) else [BASELINE]
+    beside = [] if resolved.unanswerable(make_strategy(BASELINE)) else [BASELINE]
     task = simulation.Task({one: make_strategy(one) for one in dict.fromkeys([*able, *beside])}, judge, seed)
     records = simulation.simulate(pools, task)
     rows = [

@@ -14,7 +14,7 @@ from caps.cli import options
 from caps.cli.help import FILES
 from caps.cli.options import JsonFlag, configured, named_domain
 from caps.cli.output import say, write_result
-from caps.cli.preflight import runner_for
+from caps.cli.preflight import resolved_for
 from caps.cli.progress import SampleProgress
 from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
@@ -27,7 +27,6 @@ from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer, spoken
 from caps.evidence.domains import domain_named
 from caps.files import read_text
-from caps.runner import Runner
 from caps.runs.adaptive_lines import adaptive_line, adaptive_text
 from caps.runs.folder import claim_single_run, write_single_run
 from caps.runs.progress_file import ProgressFile
@@ -35,7 +34,8 @@ from caps.runs.result_lines import json_lines, selection_line
 from caps.runs.run_file import started_in
 from caps.runs.summary import SamplingSummary
 from caps.sampling.base import Sample, Sampled
-from caps.solving import question_case, solve_case
+from caps.session.resolve import Resolved
+from caps.session.solving import question_case, solve_case
 
 Keep = Callable[[Case, Outcome, dict[str, Any]], None]
 Question = Annotated[
@@ -72,11 +72,11 @@ def solve(
     """
     case = question_case(_question(question, file), named_domain(config.domain))
     started = started_in(out, force=force)
-    with runner_for(config, keys, generating=True, quiet=quiet, started=started) as runner:
+    with resolved_for(config, keys, generating=True, quiet=quiet, started=started) as resolved:
         if out is not None:
-            claim_single_run(out, runner, force=force)
-        keep = None if out is None else partial(write_single_run, out, runner, force=force)
-        code = asyncio.run(_until_done_or_stopped(runner, case, keep, out, quiet=quiet, as_json=as_json))
+            claim_single_run(out, resolved, force=force)
+        keep = None if out is None else partial(write_single_run, out, resolved, force=force)
+        code = asyncio.run(_until_done_or_stopped(resolved, case, keep, out, quiet=quiet, as_json=as_json))
     raise typer.Exit(code)
 
 
@@ -91,20 +91,20 @@ def _question(question: str | None, file: str | None) -> str:
 
 
 async def _until_done_or_stopped(
-    runner: Runner, case: Case, keep: Keep | None, out: Path | None, *, quiet: bool, as_json: bool
+    resolved: Resolved, case: Case, keep: Keep | None, out: Path | None, *, quiet: bool, as_json: bool
 ) -> int:
     """Solve; on Ctrl-C or SIGTERM keep what was paid for."""
-    code = await run_until_signal(_solve(runner, case, keep, out, quiet=quiet, as_json=as_json))
+    code = await run_until_signal(_solve(resolved, case, keep, out, quiet=quiet, as_json=as_json))
     if code is None:
-        report_interrupted(runner.journal_path)
+        report_interrupted(resolved.journal)
     return 130 if code is None else code
 
 
 async def _solve(
-    runner: Runner, case: Case, keep: Keep | None, out: Path | None, *, quiet: bool, as_json: bool
+    resolved: Resolved, case: Case, keep: Keep | None, out: Path | None, *, quiet: bool, as_json: bool
 ) -> int:
     started, tally = time.perf_counter(), SamplingSummary()
-    samples = runner.config.samples if isinstance(runner.config.samples, int) else None
+    samples = resolved.config.samples if isinstance(resolved.config.samples, int) else None
     with (
         SampleProgress(1, tally, hidden=quiet) as meter,
         ProgressFile(out, samples, what="samples") as live,
@@ -115,15 +115,15 @@ async def _solve(
             live.finish()
 
         live.write()
-        solution = await solve_case(runner, case, watch=count, progress=meter.follow)
+        solution = await solve_case(resolved, case, watch=count, progress=meter.follow)
     sampled, outcome = solution.sampled, solution.outcome
     tally.add(sampled)
     failure = sampled.failure if outcome is None else outcome.failure
     if sampled.case is None or outcome is None or outcome.selection is None:
         say(f"failed: {failure}", "red")
         return 1
-    price = runner.price
-    line = selection_line(outcome, runner.config, price=price)
+    price = resolved.price
+    line = selection_line(outcome, resolved.config, price=price)
     if solution.adapted is not None:
         for ledger in solution.adapted.ledgers:
             tally.add_usage(ledger.cancelled_usage)

@@ -8,7 +8,7 @@
 It is the only caller of `send`, so it checks both sides of the contract.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from random import Random
@@ -105,13 +105,11 @@ class Contest:
 
     def stop(self, reason: str) -> None:
         """End now with the ranking of the pending round; no effect on a finished contest."""
-        if self.pending is None:
-            return
-        order, facts = self.pending.ranking, self.pending.facts
-        self._play.close()
-        self.stopped, self.pending = reason, None
-        provisional = Selection(order[0], order, facts=facts, provisional=True)
-        self._selection = with_all_scores(provisional, self.entrants)
+        if self.pending is not None:
+            self._play.close()
+            ranking, facts = self.pending.ranking, self.pending.facts
+            self._selection = provisional_selection(ranking, facts, self.entrants)
+            self.stopped, self.pending = reason, None
 
     def _advance(self, answers: tuple[Answer, ...] | None) -> None:
         self.pending = None
@@ -148,6 +146,13 @@ class Contest:
     def _check_order(self, order: Sequence[int], what: str) -> None:
         if len(order) != len(self._ids) or self._ids.difference(order):
             raise StrategyError(f"{what} is not a permutation of the entrants")
+
+
+def provisional_selection(
+    ranking: tuple[int, ...], facts: Mapping[str, float], entrants: Sequence[Entrant]
+) -> Selection:
+    """The selection of a play that is cut short, from the ranking and the facts of its last step."""
+    return with_all_scores(Selection(ranking[0], ranking, facts=facts, provisional=True), entrants)
 
 
 def with_all_scores(selection: Selection, entrants: Sequence[Entrant]) -> Selection:

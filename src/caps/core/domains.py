@@ -1,6 +1,6 @@
 """Domains: the signature, views, prompts, finder and grader of a kind of task.
 
-`code`, `math`, `patch` and others are built in (`evidence/domains.py`). No code depends on the name of a
+`code`, `math` and `general` are built in (`evidence/domains.py`). No code depends on the name of a
 domain: everything that differs between kinds of tasks is a field of this class.
 
     SQL = Domain(name="sql", signature=normalised_query, finder=QueryRunner, grader=QueryRunner)
@@ -97,16 +97,16 @@ class Resources:
     """Resources of a run for a finder or grader, passed to the function or class that creates it.
 
     `sandbox` says where programs may run (`off`: nowhere), `seconds` limits the time for a test. A finder may
-    try `further_inputs` beyond the examples of a case, in `further_seconds`. `repositories` is the folder of
-    the repositories that cases may name; without it they may name none.
+    try `further_inputs` beyond the examples of a case, in `further_seconds`. `texts.run(partial(function,
+    ...), size=characters, until=time)` calls a function of the plug-in's package on long texts in a worker
+    process.
     """
 
     sandbox: str = "auto"
     seconds: float = 10.0
     further_inputs: int = 64
     further_seconds: float = 20.0
-    repositories: str | None = None
-    texts: Any = None  # the worker processes that read long texts
+    texts: Any = None
 
 
 MakeFinder: TypeAlias = Callable[[Resources], Finder | None]
@@ -144,6 +144,9 @@ class Domain:
     """Labels candidates, for `caps grade` and `caps sample`."""
     fields: tuple[str, ...] = ()
     """Fields of a case beside problem and candidates that the finder may read."""
+    complete: Callable[[Case], Case] | None = None
+    """Adds computed fields to a case before anything else reads it, such as a digest of files that it names,
+    so that findings are stored for these files only. An `InputError` refuses the case."""
     local_fields: tuple[str, ...] = ()
     """Fields of a case that name files or commands of this machine; the server refuses cases with one."""
     truth: tuple[str, ...] | None = None

@@ -48,6 +48,9 @@ class Capabilities:
     A cascade keeps one candidate of each cluster; there, merging more than equal texts saves most of the
     tokens but loses right answers (docs/design/0005)."""
 
+    weighs_votes: bool = False
+    """Whether an answer that more candidates give is likelier to be chosen, whatever the judge says."""
+
     asks_judge: bool = True
     """Whether it asks a judge; otherwise it needs no endpoint."""
 

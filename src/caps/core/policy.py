@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol, TypeAlias
 
-from caps.core.contest import with_all_scores
+from caps.core.contest import provisional_selection
 from caps.core.errors import AnswerError, StrategyError
 from caps.core.types import Answer, Entrant, Round, Selection
 
@@ -127,14 +127,12 @@ class PolicyRun:
 
     def stop(self, reason: str) -> None:
         """End now with the ranking of the pending action; no effect on a policy that has ended."""
-        if self.pending is None:
-            return
-        ranking, facts = self.pending.ranking, self.pending.facts
-        self._play.close()
-        self.stopped, self.pending = reason, None
-        if ranking:
-            provisional = Selection(ranking[0], ranking, facts=facts, provisional=True)
-            self.selection = with_all_scores(provisional, self.pool.entrants)
+        if self.pending is not None:
+            self._play.close()
+            ranking, facts = self.pending.ranking, self.pending.facts
+            if ranking:
+                self.selection = provisional_selection(ranking, facts, self.pool.entrants)
+            self.stopped, self.pending = reason, None
 
     def _advance(self, event: Event | None) -> None:
         self.pending = None
@@ -152,7 +150,7 @@ class PolicyRun:
             self.actions.append(action)
 
     def _check(self, order: Sequence[int]) -> None:
-        if sorted(order) != [one.id for one in self.pool.entrants]:
+        if sorted(order) != [entrant.id for entrant in self.pool.entrants]:
             raise StrategyError("the ranking of a policy is not a permutation of its candidates")
 
 

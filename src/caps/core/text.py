@@ -27,10 +27,39 @@ def printable_line(text: str) -> str:
     return printable(text).replace("\n", REPLACEMENT)
 
 
+def shortened(text: str, most: int) -> str:
+    """The beginning of a text, of at most `most` characters; an ellipsis says that more follows."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
 def shortened_line(text: str, most: int) -> str:
     """The beginning of an untrusted text on one line of at most `most` characters."""
-    line = printable(" ".join(text[: 4 * most].split()))
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return shortened(printable(" ".join(text[: 4 * most].split())), most)
+
+
+def without_middle(text: str, most: int = 400) -> str:
+    """A text of at most `most` characters: what is too long loses its middle."""
+    half = (most - 3) // 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
+
+
+def short_repr(value: object, most: int = 80) -> str:
+    """The representation of any object, shortened; one that fails is replaced by the type."""
+    try:
+        return shortened(repr(value), most)
+    except Exception:  # a class may raise anything here, and Python itself refuses very long integers
+        return f"an object of type {type(value).__name__}"
+
+
+def escaped(text: str) -> str:
+    """The text on one line with control characters as escapes, and surrogates replaced."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+
+
+def _escape(letter: str) -> str:
+    return REPLACEMENT if "\ud800" <= letter <= "\udfff" else letter.encode("unicode_escape").decode()
 
 
 def printable_json(data: bytes) -> bytes:
@@ -73,6 +102,20 @@ def number(value: float | None, digits: int = 2) -> str:
         return "–"
     text = f"{value:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def duration(seconds: float) -> str:
+    """A time span in its two largest units: 4.5 s, 45 s, 3 min 20 s, 2 h 5 min."""
+    if seconds < 10:
+        return f"{number(seconds, 1)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    larger, larger_unit, smaller, smaller_unit = (
+        (hours, "h", minutes_left, "min") if hours else (minutes, "min", rest, "s")
+    )
+    if not larger:
+        return f"{smaller} {smaller_unit}"
+    return f"{number(larger, 0)} {larger_unit}" + (f" {smaller} {smaller_unit}" if smaller else "")
 
 
 def plural(count: int, noun: str, many: str | None = None) -> str:

@@ -333,6 +333,21 @@ class Verdict:
         return Verdict(self.b, self.a)
 
 
+RATINGS = {
+    ("A", "HIGH"): Verdict(9, 3),
+    ("A", "LOW"): Verdict(7, 5),
+    ("B", "HIGH"): Verdict(3, 9),
+    ("B", "LOW"): Verdict(5, 7),
+    ("TIE", "HIGH"): Verdict(5, 5),
+    ("TIE", "LOW"): Verdict(5, 5),
+}
+
+
+def verdict_of(winner: str, confidence: str) -> Verdict:
+    """The paper's table: `A`, `B` or `TIE` with `HIGH` or `LOW` as two ratings from 1 to 10."""
+    return RATINGS[winner, confidence]
+
+
 @dataclass(frozen=True, slots=True)
 class Rating:
     """The answer to a `Solo`, from 1 to 10."""

@@ -1,4 +1,4 @@
-"""Closed forms of the verifier cost (paper, Eq. 6-9 and the appendix on cost)."""
+"""Closed forms of the verifier cost (paper, Eq. 6-9); Eq. 8 is Eq. 6 for N = 16 and f = 4."""
 
 import math
 from collections.abc import Sequence
@@ -93,11 +93,6 @@ def asymptotic_tokens(n: float, finalists: int, rho: float) -> float:
     return n / 2 * (1 + rho) - finalists + math.comb(finalists, 2)
 
 
-def marginal_tokens(rho: float) -> float:
-    """Cost of one more candidate in units of T_2: half a call at E1 and half at E2."""
-    return (1 + rho) / 2
-
-
 def v1_infer_calls(n: int, multiplier: float = 3.0) -> Calls:
     """Calls of V1-Infer: a fixed budget, played in rounds of at most n/2 games."""
     if n <= 1:
@@ -112,31 +107,3 @@ def v1_infer_tokens(views: Sequence[float], overhead: float) -> float:
     Every candidate plays about as often as the others, so a game has the mean size of a pair of full views.
     """
     return v1_infer_calls(len(views)).full * (overhead + 2 * fmean(views))
-
-
-def asymptotic_share(rho: float, multiplier: float = 3.0) -> float:
-    """Limit of CAPS's tokens over V1-Infer's for large pools: (1 + rho) / 2k."""
-    return marginal_tokens(rho) / multiplier
-
-
-@dataclass(frozen=True, slots=True)
-class RescueCost:
-    """What CAPS-R adds when its trigger fires with probability `rate`, in units of T_2."""
-
-    finalists: int
-    rate: float
-
-    @property
-    def overhead(self) -> int:
-        """Cost of one rescue: the newcomer meets every finalist."""
-        return self.finalists
-
-    @property
-    def mean(self) -> float:
-        """Expected extra cost of a problem."""
-        return self.rate * self.finalists
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the extra cost of a problem."""
-        return math.sqrt(self.rate * (1 - self.rate)) * self.finalists

@@ -131,8 +131,8 @@ class Ledger:
     def total(self, level: Level | None = None) -> Sums:
         """Totals over all stages, for one level or all."""
         total = Sums()
-        for (_, one), sums in self.lines.items():
-            if level is None or one == level:
+        for (_, line_level), sums in self.lines.items():
+            if level in (None, line_level):
                 total.add(sums)
         return total
 

@@ -15,11 +15,11 @@ import msgspec
 from caps.core.errors import InputError, SettingError
 from caps.core.text import printable_json
 from caps.core.types import Candidate, Case, Message, Problem
-from caps.datasets.agent_runs import candidate_text
 from caps.datasets.media import content_of, read_content
-from caps.datasets.reading import Row, check_value_count, kind_of, required
+from caps.datasets.reading import Row, as_object, check_value_count, kind_of, required
 from caps.datasets.reading import lines as read_lines
 from caps.evidence.domains import check_stated, guess_domain
+from caps.files import decode_json
 from caps.prompts.criteria import parse_criteria
 
 T = TypeVar("T")
@@ -87,12 +87,7 @@ def parse_case(
 ) -> Case:
     """Parse one line; see `parse_row`."""
     check_value_count(line)
-    try:
-        row = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"not JSON: {error}") from None
-    if not isinstance(row, dict):
-        raise InputError(f"must be an object, not {kind_of(row)}")
+    row = as_object(decode_json(line, object))
     return parse_row(row, default_id=default_id, bare=bare, registered=registered, folder=folder)
 
 
@@ -115,7 +110,7 @@ def parse_row(
     domain = row.get("domain")
     if domain is not None:
         check_stated(domain, registered)
-    known = {"id", "problem", "candidates", "domain", "criteria"}
+    ours = {"id", "problem", "candidates", "domain", "criteria"}
     parsed = tuple(_candidate(item, f"candidates[{i}]", folder) for i, item in enumerate(candidates))
     return Case(
         id=str(row.get("id", default_id)),
@@ -123,7 +118,7 @@ def parse_row(
         candidates=parsed,
         domain=domain or guess_domain(row, parsed),
         guessed=domain is None,
-        extra={name: value for name, value in row.items() if name not in known},
+        extra={name: value for name, value in row.items() if name not in ours},
         criteria=_criteria(row.get("criteria")),
     )
 
@@ -145,8 +140,7 @@ def _problem(row: dict[str, Any], folder: Path | None) -> Problem:
         raise InputError(f"problem: must be a text or a list of chat messages, not {kind_of(problem)}")
     messages = []
     for i, message in enumerate(problem):
-        if not isinstance(message, dict):
-            raise InputError(f"problem[{i}]: must be an object, not {kind_of(message)}")
+        as_object(message, f"problem[{i}]: ")
         where = f"problem[{i}]."
         role, content = required(message, "role", str, where), message.get("content")
         if isinstance(content, list):
@@ -193,8 +187,8 @@ def _candidate(item: object, where: str, folder: Path | None) -> Candidate:
             fields[name] = required(item, name, kind, f"{where}.")
             if kind is float:
                 _check_size(fields[name], f"{where}.{name}")
-    known = ("text", *_CANDIDATE_FIELDS)
-    return Candidate(**fields, numbers={name: _number(x) for name, x in item.items() if name not in known})
+    ours = ("text", *_CANDIDATE_FIELDS)
+    return Candidate(**fields, numbers={name: _number(x) for name, x in item.items() if name not in ours})
 
 
 def _number(value: object) -> float | None:
@@ -208,11 +202,16 @@ def _number(value: object) -> float | None:
 
 
 def _other_form(item: Row, where: str) -> Row:
-    """The text of a candidate that is given as a run of an agent or as edited files."""
+    """The text of a candidate that is given as edited files, or as the messages or steps of an agent."""
     if isinstance(item.get("files"), dict | list):
         return {"text": json.dumps({"files": item["files"]}, ensure_ascii=False)}
-    text = candidate_text(item, where)
-    return {} if text is None else {"text": text}
+    for name in ("messages", "steps"):
+        rows = item.get(name)
+        if isinstance(rows, list):
+            if not all(isinstance(row, dict) for row in rows):
+                raise InputError(f"{where}.{name}: must be a list of objects")
+            return {"text": json.dumps(rows, ensure_ascii=False)}
+    return {}
 
 
 def _check_size(number: float, where: str) -> None:

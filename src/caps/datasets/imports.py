@@ -2,19 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.types import Case
-from caps.datasets.agent_runs import (
-    read_atif,
-    read_chats,
-    read_mini_swe_agent,
-    read_openhands,
-    read_swe_agent,
-)
 from caps.datasets.arrow import count_rows
 from caps.datasets.case_files import cases_in, cases_in_rows, count_lines, present
 from caps.datasets.fields import group_rows, parse_map, understand
@@ -23,19 +17,22 @@ from caps.datasets.logs import read_batch, read_results, read_samples
 from caps.datasets.reading import (
     Row,
     decode,
+    decode_row,
     is_parquet,
     is_table,
     is_zip,
     join_lines,
-    kind_of,
     lines,
     parquet_rows,
     peek_line,
+    row_or_error,
     table_rows,
 )
-from caps.datasets.verdicts import POOL_FIELDS, is_recorded, read_pools
+from caps.datasets.verdicts import is_recorded
 from caps.evidence.domains import agree_on_domain
 from caps.files import is_stream, split_paths
+from caps.registry import FORMATS as PLUGIN_FORMATS
+from caps.registry import installs, names, resolve
 
 Read = Callable[[Iterable[bytes], str], Iterator[Case | InputError]]
 AUTO = "auto"
@@ -52,25 +49,22 @@ class Format:
     read: Read
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFormat:
+    """A log format of a plug-in, whose rows are JSON objects; entry points are in the group `caps.formats`.
+
+    A file is one object, or a list of them, or has one on each line. `parse` makes a case of a row and the
+    name of the file, or raises an `InputError`; cases with the same id become one. `known_by` are sets of
+    fields; a file whose first object has all fields of a set has this format, unless a built-in one fits.
+    """
+
+    about: str
+    known_by: tuple[frozenset[str], ...]
+    parse: Callable[[Row, str], Case]
+
+
 FORMATS = {
-    "pools": Format("cases with recorded verdicts of several judges", POOL_FIELDS, read_pools),
     "caps": Format("the format of caps: one case per line", (frozenset({"candidates"}),), cases_in),
-    "mini-swe-agent": Format(
-        "a .traj.json of mini-swe-agent", (frozenset({"messages", "info"}),), read_mini_swe_agent
-    ),
-    "swe-agent": Format(
-        "a .traj of SWE-agent",
-        (frozenset({"trajectory", "info"}), frozenset({"trajectory", "history"})),
-        read_swe_agent,
-    ),
-    "openhands": Format(
-        "output.jsonl of OpenHands", (frozenset({"instance_id", "instruction", "history"}),), read_openhands
-    ),
-    "atif": Format(
-        "agent trajectories in steps (ATIF), as of terminal-bench",
-        (frozenset({"steps", "agent"}), frozenset({"steps", "schema_version"})),
-        read_atif,
-    ),
     "openai-batch": Format(
         "batch output of OpenAI or vllm run-batch",
         (frozenset({"custom_id", "response"}), frozenset({"custom_id", "body"})),
@@ -83,10 +77,56 @@ FORMATS = {
     "livecodebench": Format(
         "*_eval_all.json of LiveCodeBench", (frozenset({"question_id", "code_list"}),), read_results
     ),
-    "chat": Format(
-        "runs of agents in OpenAI's chat format, one on each line", (frozenset({"messages"}),), read_chats
-    ),
 }
+
+
+def format_names() -> list[str]:
+    """The names of all formats: the built-in ones, then those of installed packages."""
+    return [*FORMATS, *names(PLUGIN_FORMATS)]
+
+
+def format_named(name: str) -> Format:
+    """Find a format by its name."""
+    if name in FORMATS:
+        return FORMATS[name]
+    log = resolve(PLUGIN_FORMATS, name)
+    if not isinstance(log, LogFormat):
+        raise SettingError(f"format {name!r} is {log!r:.80}: not a caps.LogFormat")
+    return Format(log.about, log.known_by, partial(_read_log, log.parse))
+
+
+def _read_log(
+    parse: Callable[[Row, str], Case], source: Iterable[bytes], path: str
+) -> Iterator[Case | InputError]:
+    """The cases of a log: one object, a list of objects, or one object on each line."""
+    file_name = PurePath(path).name.partition(".")[0]
+
+    def cases() -> Iterator[Case | InputError]:
+        for where, row in _log_rows(list(source), path):
+            try:
+                if isinstance(row, InputError):
+                    raise row
+                yield replace(parse(row, file_name), where=where)
+            except InputError as error:
+                yield InputError(f"{where}: {error}")
+
+    return merge([cases()])
+
+
+def _log_rows(all_lines: Sequence[bytes], path: str) -> Iterator[tuple[str, Row | InputError]]:
+    if all_lines and all_lines[0].strip() in (b"{", b"["):
+        try:
+            whole = decode(join_lines(all_lines, path))
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        if not isinstance(whole, list):
+            yield path, row_or_error(whole)
+            return
+        yield from ((f"{path}[{place}]", row_or_error(row)) for place, row in enumerate(whole))
+        return
+    for number, line in enumerate(all_lines, start=1):
+        if line.strip():
+            yield f"{path}:{number}", decode_row(line)
 
 
 def open_cases(
@@ -104,10 +144,11 @@ def open_cases(
     the fields of a file in no known format were understood is told to `say`. Cases that state no domain get
     one by a decision about the whole file.
     """
-    if format_ not in (AUTO, *FORMATS):
-        names = [AUTO, *FORMATS]
+    if format_ not in (AUTO, *format_names()):
+        choices = [AUTO, *format_names()]
         raise SettingError(
-            f"unknown format {format_!r}: {nearest(format_, names)}there are {', '.join(names)}"
+            f"unknown format {format_!r}: {installs(format_) or nearest(format_, choices)}there are "
+            f"{', '.join(choices)}"
         )
     reader = _Reader(parse_map(fields), bare, say)
     if len(paths := split_paths(path)) > 1:
@@ -135,12 +176,12 @@ class _Reader:
             raise InputError(f"{streams[0]}: is a pipe or a device; a folder of cases may hold files only")
         if not files:
             raise InputError(f"{path}: holds no file that ends in {', '.join(ENDINGS)}")
-        names = [str(file) for file in files]
-        if all(name.endswith(LINES) for name in names):
-            yield from self._lines(chain.from_iterable(map(lines, names)), path, AUTO, None)
+        paths = [str(file) for file in files]
+        if all(file.endswith(LINES) for file in paths):
+            yield from self._lines(chain.from_iterable(map(lines, paths)), path, AUTO, None)
             return
-        if all(map(is_parquet, names)):
-            yield from self._rows(enumerate(chain.from_iterable(map(parquet_rows, names)), start=1), path)
+        if all(map(is_parquet, paths)):
+            yield from self._rows(enumerate(chain.from_iterable(map(parquet_rows, paths)), start=1), path)
             return
         yield from self._named(
             [(file.name.partition(".")[0], self.read(str(file), AUTO, None)) for file in files]
@@ -202,35 +243,35 @@ class _Reader:
         if format_ == AUTO and (first == b"{" or first.startswith(b"[")):
             yield from self._document(source, path)
             return
-        name = self._format_of(decode_line(first)) if format_ == AUTO else format_
+        name = self._format_of(decode_row(first)) if format_ == AUTO else format_
         if name == "caps" and (row := self._unusual(first)) is not None:
             numbered = (
-                (place, decode_line(line)) for place, line in enumerate(source, start=1) if line.strip()
+                (place, decode_row(line)) for place, line in enumerate(source, start=1) if line.strip()
             )
             yield from self._rows(numbered, path, row)
         elif name == "caps":
             yield from cases_in(source, path, bare=self._bare)
         elif requests is None:
-            yield from FORMATS[name].read(source, path)
+            yield from format_named(name).read(source, path)
         elif name == "openai-batch":
             yield from read_batch(source, path, requests)
         else:
             raise SettingError(f"--requests applies to openai-batch only; the format of {path} is {name}")
 
     def _format_of(self, row: Row | InputError) -> str:
-        """The format by the fields of the first row; messages beside candidates are a problem, not a run."""
-        found = "caps" if isinstance(row, InputError) else _by_fields(row)
-        if found != "chat" or isinstance(row, InputError):
-            return found
+        """The format by the fields of the first row; what can be understood as a case is no log."""
+        name = "caps" if isinstance(row, InputError) else _by_fields(row)
+        if name in FORMATS or isinstance(row, InputError):
+            return name
         try:
             understand(row, self._stated, bare=self._bare)
         except InputError:
-            return found
+            return name
         return "caps"
 
     def _unusual(self, first: bytes) -> Row | None:
         """The first row, unless it is a case under the names of caps, or cannot be understood otherwise."""
-        row = decode_line(first)
+        row = decode_row(first)
         if isinstance(row, InputError):
             return None
         usual = "problem" in row and ("candidates" in row or self._bare)
@@ -274,13 +315,9 @@ class _Reader:
         rows = value if isinstance(value, list) else [value]
         known = self._format_of(rows[0]) if rows and isinstance(rows[0], dict) else "caps"
         if known != "caps":
-            yield from FORMATS[known].read(whole.splitlines(keepends=True), path)
+            yield from format_named(known).read(whole.splitlines(keepends=True), path)
             return
-        numbered = (
-            (place, row if isinstance(row, dict) else InputError(f"must be an object, not {kind_of(row)}"))
-            for place, row in enumerate(rows, start=1)
-        )
-        yield from self._rows(numbered, path)
+        yield from self._rows(((place, row_or_error(row)) for place, row in enumerate(rows, start=1)), path)
 
     def _texts(self, path: str) -> Iterator[Case | InputError]:
         """A problem per line."""
@@ -294,26 +331,25 @@ class _Reader:
         yield from cases_in_rows(((place, row) for place, row in rows if row["problem"]), path, bare=True)
 
 
-def decode_line(line: bytes) -> Row | InputError:
-    """The object on a line; an error is returned."""
-    try:
-        row = decode(line)
-    except InputError as error:
-        return error
-    return row if isinstance(row, dict) else InputError(f"must be an object, not {kind_of(row)}")
-
-
 def detect_format(first: bytes) -> str:
     """Detect the format from the first line; the fallback is `caps`."""
-    row = decode_line(first)
+    row = decode_row(first)
     return "caps" if isinstance(row, InputError) else _by_fields(row)
 
 
 def _by_fields(row: Row) -> str:
+    """The first built-in format that the fields fit, else the plug-in's with the most of these fields."""
     for name, format_ in FORMATS.items():
         if any(fields <= row.keys() for fields in format_.known_by):
             return name
-    return "caps"
+    fitting = {"caps": 0}
+    for name in names(PLUGIN_FORMATS):
+        try:
+            sets = format_named(name).known_by
+        except SettingError:  # a plug-in that cannot be loaded; `caps list plugins` says why
+            continue
+        fitting[name] = max((len(fields) for fields in sets if fields <= row.keys()), default=-1)
+    return max(fitting, key=lambda name: fitting[name])
 
 
 def count_cases(path: str, fields: str = "") -> int | None:
@@ -326,7 +362,7 @@ def count_cases(path: str, fields: str = "") -> int | None:
     if is_parquet(path):
         return count_rows(path)
     first, _ = peek_line(lines(path))
-    row = decode_line(first)
+    row = decode_row(first)
     if isinstance(row, InputError) or detect_format(first) != "caps":
         return None
     try:
@@ -347,11 +383,11 @@ def merge(sources: Iterable[Iterable[Case | InputError]]) -> Iterator[Case | Inp
             if isinstance(case, InputError):
                 yield case
                 continue
-            known = merged.get(case.id)
-            if known is not None and known.problem != case.problem:
+            earlier = merged.get(case.id)
+            if earlier is not None and earlier.problem != case.problem:
                 yield InputError(f"case {case.id!r}: has a different problem in an earlier file")
-            elif known is not None:
-                merged[case.id] = replace(known, candidates=known.candidates + case.candidates)
+            elif earlier is not None:
+                merged[case.id] = replace(earlier, candidates=earlier.candidates + case.candidates)
             else:
                 merged[case.id] = case
     yield from merged.values()

@@ -3,6 +3,7 @@
 Archives are read in memory, so member names cannot escape a folder, and every member has a size limit.
 """
 
+import json
 import struct
 import sys
 import zipfile
@@ -11,10 +12,10 @@ from pathlib import Path
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
-from caps.datasets.agent_runs import chat_messages, run_text
 from caps.datasets.logs import parse_choice, parse_problem, resolve_attachment
 from caps.datasets.reading import LIMITS, Limits, Row, decode, join_lines, objects, required, text_or_number
 from caps.evidence.domains import guess_domain
+from caps.registry import DEFAULT_DOMAIN
 
 _ZSTANDARD = 93  # the method current versions of Inspect use
 _COMPRESSION_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD}
@@ -23,6 +24,7 @@ _LONGEST_END = 22 + 65535 + 20 + 56
 _SIZE_IN_ZIP64 = 0xFFFFFFFF
 _SHORTEST_ENTRY = 46 + len("samples/1_epoch_1.json")
 _CHUNK = 1 << 20
+_TASK_ROLES = ("system", "user")
 _CORRECT_BY_SCORE = {"C": True, "I": False}
 
 Sample = tuple[Problem, dict[int, tuple[Candidate, ...]], Row]
@@ -138,8 +140,11 @@ def _cases(rows: Iterable[tuple[str, Row | InputError]], path: str) -> Iterator[
     if not samples:
         yield InputError(f"{path}: no sample has an output")
     for name, (problem, epochs, extra) in samples.items():
-        candidates = tuple(one for epoch in sorted(epochs) for one in epochs[epoch])
-        yield Case(name, problem, candidates, guess_domain(extra, candidates), guessed=True, extra=extra)
+        candidates = tuple(candidate for epoch in sorted(epochs) for candidate in epochs[epoch])
+        # The target of an agent's task is no answer that its messages could be compared with.
+        runs = all(candidate.text.startswith("[{") for candidate in candidates)
+        domain = DEFAULT_DOMAIN if runs else guess_domain(extra, candidates)
+        yield Case(name, problem, candidates, domain, guessed=True, extra=extra)
 
 
 def _add_sample(row: Row, samples: dict[str, Sample]) -> None:
@@ -202,7 +207,8 @@ def _agent_run(row: Row, attachments: Row | None) -> str | None:
         else one
         for one in objects(row, "messages")
     ]
-    return run_text(chat_messages(resolved))
+    start = next((place for place, one in enumerate(resolved) if one.get("role") not in _TASK_ROLES), 0)
+    return json.dumps(resolved[start:], ensure_ascii=False)
 
 
 def _labelled(candidate: Candidate, scores: object) -> Candidate:

@@ -11,6 +11,7 @@ from caps.datasets.reading import (
     LIMITS,
     Limits,
     Row,
+    as_object,
     decode,
     decode_row,
     drop_empty,
@@ -41,9 +42,7 @@ def read_results(lines: Iterable[bytes], path: str, limits: Limits = LIMITS) -> 
     seen: set[str] = set()
     for i, row in enumerate(rows):
         try:
-            if not isinstance(row, dict):
-                raise InputError(f"must be an object, not {kind_of(row)}")
-            case = _lcb_case(row)
+            case = _lcb_case(as_object(row))
             if case.id in seen:
                 raise InputError(f"question_id: {case.id!r} occurs earlier; ids must be unique")
         except InputError as error:
@@ -84,8 +83,7 @@ def parse_problem(value: object, where: str, attachments: Mapping[str, object] |
     messages = []
     for i, message in enumerate(value):
         location = f"{where}[{i}]"
-        if not isinstance(message, dict):
-            raise InputError(f"{location}: must be an object, not {kind_of(message)}")
+        as_object(message, f"{location}: ")
         text, _ = _content(message.get("content"), attachments, f"{location}.content")
         messages.append(Message(required(message, "role", str, f"{location}."), text))
     return Problem(tuple(messages))
@@ -101,8 +99,8 @@ def parse_choice(choice: Row, where: str, attachments: Mapping[str, object] | No
         reason = choice.get("finish_reason")
         raise InputError(f"{location}: must be a text, not null (finish reason {reason!r})")
     text, reasoning = _content(message["content"], attachments, location)
-    stated = message.get("reasoning_content") or message.get("reasoning")
-    reasoning = stated if isinstance(stated, str) else reasoning
+    apart = message.get("reasoning_content") or message.get("reasoning")
+    reasoning = apart if isinstance(apart, str) else reasoning
     return Candidate(with_reasoning(text, reasoning), logprob=_logprob(choice))
 
 
@@ -148,8 +146,8 @@ def _logprob(choice: Row) -> float | None:
     """The summed log-probability of all tokens, if the log has them."""
     logprobs = choice.get("logprobs")
     tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
-    found = list(_logprobs(tokens)) if isinstance(tokens, list) else []
-    total = math.fsum(found) if found and len(found) == len(tokens or ()) else None
+    values = list(_logprobs(tokens)) if isinstance(tokens, list) else []
+    total = math.fsum(values) if values and len(values) == len(tokens or ()) else None
     return total if total is not None and math.isfinite(total) else None
 
 

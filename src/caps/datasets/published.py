@@ -21,7 +21,7 @@ import msgspec
 from caps.core.errors import InputError
 from caps.core.types import Case, Problem
 from caps.datasets.reading import Row, kind_of, read_rows
-from caps.files import write_file
+from caps.files import decode_json, write_file
 from caps.registry import DATASETS, resolve
 
 Parse = Callable[[Row], Case | None]
@@ -219,10 +219,10 @@ def digest(path: Path) -> str:
 
 def _read_record(folder: Path) -> dict[str, Row]:
     try:
-        return msgspec.json.decode((folder / RECORD).read_bytes(), type=dict[str, Row])
+        return decode_json((folder / RECORD).read_bytes(), dict[str, Row])
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.MsgspecError, UnicodeError) as error:
+    except (OSError, InputError) as error:
         raise InputError(f"{folder / RECORD}: {error}; remove it to download again") from None
 
 

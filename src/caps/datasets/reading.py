@@ -22,7 +22,7 @@ import msgspec
 from caps.child_python import isolated
 from caps.core.errors import InputError
 from caps.datasets.arrow import arrow_errors
-from caps.files import BOM, is_stream, open_input
+from caps.files import BOM, decode_json, is_stream, open_input
 
 _MIB = 1 << 20
 _GZIP = b"\x1f\x8b"
@@ -93,8 +93,8 @@ def decode(data: bytes | str) -> Any:
     """Decode JSON, with bare NaN as null, or raise `InputError`."""
     check_value_count(data)
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return decode_json(data, object)
+    except InputError as error:
         first = error
     literals = ("NaN", "Infinity") if isinstance(data, str) else (b"NaN", b"Infinity")
     if any(needle in data for needle in literals):  # type: ignore[operator]
@@ -102,7 +102,7 @@ def decode(data: bytes | str) -> Any:
             return msgspec.json.decode(msgspec.json.encode(json.loads(data)))
         except (ValueError, OverflowError, RecursionError):
             pass
-    raise InputError(f"not JSON: {first}")
+    raise first
 
 
 def check_value_count(data: bytes | str, limits: Limits = LIMITS) -> None:
@@ -197,10 +197,14 @@ def text_or_number(row: Row, name: str) -> str:
 def objects(row: Row, name: str) -> list[Row]:
     """The value of a field that is a list of objects."""
     items = required(row, name, list)
-    for i, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise InputError(f"{name}[{i}]: must be an object, not {kind_of(item)}")
-    return list(items)
+    return [as_object(item, f"{name}[{i}]: ") for i, item in enumerate(items)]
+
+
+def as_object(value: object, where: str = "") -> Row:
+    """A value that must be an object."""
+    if not isinstance(value, dict):
+        raise InputError(f"{where}must be an object, not {kind_of(value)}")
+    return value
 
 
 def texts(row: Row, name: str, where: str = "") -> list[str]:
@@ -240,7 +244,7 @@ def read_rows(path: str, limits: Limits = LIMITS) -> Iterator[tuple[str, Row | I
             if item.strip():
                 yield where, decode_row(item, where)
         else:
-            yield where, _object(item, where)
+            yield where, row_or_error(item, where)
 
 
 def peek_line(source: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
@@ -253,16 +257,20 @@ def peek_line(source: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     return b"", iter(seen)
 
 
-def decode_row(line: bytes, where: str) -> Row | InputError:
-    """Decode the object on a line; an error is returned."""
+def decode_row(line: bytes, where: str = "") -> Row | InputError:
+    """Decode the object on a line; an error is returned, with the location if there is one."""
     try:
-        return _object(decode(line), where)
+        return row_or_error(decode(line), where)
     except InputError as error:
-        return InputError(f"{where}: {error}")
+        return InputError(f"{where}: {error}" if where else str(error))
 
 
-def _object(item: object, where: str) -> Row | InputError:
-    return item if isinstance(item, dict) else InputError(f"{where}: must be an object, not {kind_of(item)}")
+def row_or_error(value: object, where: str = "") -> Row | InputError:
+    """A value that should be an object; an error is returned."""
+    try:
+        return as_object(value, f"{where}: " if where else "")
+    except InputError as error:
+        return error
 
 
 def _read_list(source: Iterable[bytes], path: str, limits: Limits) -> Iterator[tuple[int, object]]:

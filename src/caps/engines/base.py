@@ -11,8 +11,9 @@ from caps.core.contest import Contest
 from caps.core.errors import UNREADABLE_CASE, InputError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Level, Pairing, Round, Selection, Usage
+from caps.costs.budget import Budget, UnlimitedBudget
 from caps.costs.ledger import Ledger
-from caps.judging.base import UNREAD, Budget, Judge, PreparedCase, Ruling, UnlimitedBudget
+from caps.judging.base import UNREAD, Judge, PreparedCase, Ruling
 from caps.judging.preparation import CasePreparation
 from caps.judging.prompt_sizes import PromptSizes
 from caps.workers.texts import TextWorkers

@@ -15,12 +15,13 @@ from typing import Protocol
 from caps.core.errors import BatchWaitingError, CapsError, InputError
 from caps.core.play import Strategy
 from caps.core.types import Case
+from caps.costs.budget import Budget
 from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, strategy_for, unreadable_case
 from caps.engines.batch_files import Notices
 from caps.engines.local import fast_forward
 from caps.engines.readability import ReplyCheck
 from caps.engines.scheduler import MAX_PREPARING
-from caps.judging.base import Budget, Judge, Ruling
+from caps.judging.base import Judge, Ruling
 from caps.models.pending import OpenRequest, PendingRequests
 
 Source = Sequence[Case | InputError]

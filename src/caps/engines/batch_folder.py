@@ -17,7 +17,7 @@ import msgspec
 from caps.core.errors import BatchWaitingError, InputError
 from caps.core.text import plural
 from caps.engines.batch_files import BatchSettings, Notices, RequestFiles, ResultReader
-from caps.files import FolderLock, file_errors, read_file, write_file
+from caps.files import FolderLock, decode_json, file_errors, read_file, write_file
 from caps.models.batch_lines import parse_key
 from caps.models.pending import OpenRequest, PendingRequests
 from caps.models.wire import RENAMED
@@ -43,8 +43,8 @@ def read_state(folder: Path) -> BatchFolderState | None:
     if not path.exists():
         return None
     try:
-        return msgspec.json.decode(read_file(path), type=BatchFolderState)
-    except msgspec.MsgspecError as error:
+        return decode_json(read_file(path), BatchFolderState)
+    except InputError as error:
         raise InputError(f"{path}: {error}: delete it, or name another --batch-dir") from None
 
 

@@ -15,8 +15,9 @@ from typing import Protocol
 
 from caps.core.errors import SettingError
 from caps.core.types import Usage
+from caps.costs.budget import Shortage
 from caps.costs.prices import Price
-from caps.judging.base import NOTHING, Shortage
+from caps.judging.base import NOTHING
 
 ROUNDING = 1e-9
 

@@ -22,12 +22,13 @@ import msgspec
 from caps.core.errors import CapsError, InputError, NotRecordedError
 from caps.core.play import Play, Strategy
 from caps.core.types import Answer, Ask, Case, Entrant, Level, Round, Selection, Usage
+from caps.costs.budget import Budget
 from caps.costs.prices import Price
 from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, is_long, prepare_case, strategy_for
 from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
 from caps.engines.readability import ReplyCheck
 from caps.engines.scheduler import Scheduler
-from caps.judging.base import LOST, Attempt, Budget, Judge, PreparedCase, Ruling
+from caps.judging.base import LOST, Attempt, Judge, PreparedCase, Ruling
 from caps.workers.texts import TextWorkers
 
 PAID_SECONDS = 10.0  # that calls on their way get to bring their replies in, if another fails for all

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from caps.core.errors import CapsError, JournalError
 from caps.core.play import Strategy
 from caps.core.types import Case, Usage
+from caps.costs.budget import Shortage
 from caps.costs.prices import Price
 from caps.engines.base import CaseRun, Outcome
 from caps.engines.budget import BudgetLimits, BudgetPool, RunBudget
@@ -32,7 +33,7 @@ from caps.engines.local import LocalEngine
 from caps.findings.base import Findings
 from caps.journal.records import Reply, ReplyStore
 from caps.journal.store import Journal
-from caps.judging.base import NOTHING, Ruling, Shortage
+from caps.judging.base import NOTHING, Ruling
 from caps.judging.preparation import CasePreparation, ViewTexts
 
 T = TypeVar("T")

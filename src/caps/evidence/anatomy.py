@@ -100,20 +100,20 @@ def find_boxes(text: str) -> tuple[Enclosed, ...]:
     if first is None:
         return ()
     open_: list[int] = []
-    found: list[Enclosed] = []
+    boxes: list[Enclosed] = []
     for mark in _BRACE.finditer(text, first.start()):
         brace = mark.group()
         if brace == "}":
             start = open_.pop() if open_ else -1
-            if start > (found[-1].start if found else -1):
+            if start > (boxes[-1].start if boxes else -1):
                 box = Enclosed(start, text.index("{", start) + 1, mark.start(), mark.end())
-                found += [box] if box.within(text).strip() else []
+                boxes += [box] if box.within(text).strip() else []
         elif brace == "{":
             open_.append(-1)
         elif len(brace) > 2:
             open_.append(mark.start())
-    run = found[-1:]
-    for box in reversed(found[:-1]):
+    run = boxes[-1:]
+    for box in reversed(boxes[:-1]):
         gap = text[box.stop : run[0].start]
         if len(run) == _MAX_RUN or len(gap) > _MAX_GAP or not _BETWEEN.fullmatch(gap):
             break
@@ -174,9 +174,9 @@ def announced_answer(text: str) -> str | None:
     marks = list(_FINAL_MARK.finditer(f"\n{plain}"))  # so that the first line also begins with a line break
     for mark in reversed(marks):
         position, hashes = mark.end() - 1, mark["hashes"] is not None
-        found = _field(text, position) if mark["field"] else _rest_of_line(text, position, to_end=hashes)
-        if found:
-            return found
+        answer = _field(text, position) if mark["field"] else _rest_of_line(text, position, to_end=hashes)
+        if answer:
+            return answer
     return None
 
 
@@ -236,12 +236,12 @@ def dissect(candidate: Candidate, *, prose: bool = False) -> Anatomy:
     """
     text = candidate.text
     layout = find_layout(text)
-    stated = candidate.code if candidate.code and candidate.code.strip() else None
-    code = layout.block.within(text) if stated is None and layout.block else stated
+    stated_code = candidate.code if candidate.code and candidate.code.strip() else None
+    code = layout.block.within(text) if stated_code is None and layout.block else stated_code
     thoughts = (thought.within(text).strip() for thought in layout.thoughts)
     reasoning = "\n".join(thought for thought in thoughts if thought)
     if not reasoning and code is not None and not prose:
-        reasoning = _before_code(text, layout, stated)
+        reasoning = _before_code(text, layout, stated_code)
     elif not reasoning:
         reasoning = _without(text, layout, find_boxed(text))
     return Anatomy(reasoning, code, candidate)
@@ -290,8 +290,8 @@ def _extract_answer(text: str) -> str | None:
     if boxes := find_boxes(text):
         return _join_boxes(text, boxes)
     # Checked first: most texts announce nothing, and finding thoughts is slower.
-    found = announced_answer(text)
-    return announced_answer(spoken(text)) if found and find_layout(text).thoughts else found
+    announced = announced_answer(text)
+    return announced_answer(spoken(text)) if announced and find_layout(text).thoughts else announced
 
 
 def _join_boxes(text: str, boxes: Sequence[Enclosed]) -> str | None:
@@ -304,10 +304,10 @@ def _unbox(text: str, boxed: Enclosed) -> str:
     return content.replace(r"\\", "\\") if escaped else content
 
 
-def _before_code(text: str, layout: Layout, stated: str | None) -> str:
+def _before_code(text: str, layout: Layout, stated_code: str | None) -> str:
     start = _after_thoughts(layout)
     # Not rfind: only the forward search is linear in the worst case.
-    position = -1 if stated is None else text.find(stated.strip(), start)
+    position = -1 if stated_code is None else text.find(stated_code.strip(), start)
     if position < 0:
         return trim(text[start : layout.block.start if layout.block else len(text)])
     before = text[start:position].rstrip()

@@ -31,9 +31,9 @@ class CallInputs:
         kinds = list[list[list[Any]]]()
         for basis in self._different()[:EXAMPLES]:
             for place in range(len(basis)):
-                kinds.append([_with(basis, place, made) for made in self._made_from_others(basis, place)])
+                kinds.append([_with(basis, place, value) for value in self._made_from_others(basis, place)])
             kinds.append(list(_exchanged(basis)))
-        yield from (made for row in zip_longest(*kinds) for made in row if made is not None)
+        yield from (values for row in zip_longest(*kinds) for values in row if values is not None)
 
     def change(self, basis: Sequence[Any]) -> list[Any]:
         """Change one to all of the arguments; or change all, then make one fit the others."""
@@ -55,14 +55,17 @@ class CallInputs:
         for example in self._examples:
             first.setdefault(tuple(map(type, example)), example)
         chosen = list(first.values())
-        return chosen + [one for one in self._examples if not any(one is other for other in chosen)]
+        return chosen + [
+            example for example in self._examples if not any(example is other for other in chosen)
+        ]
 
     def _made_from_others(self, values: Sequence[Any], place: int) -> Iterator[Any]:
         """What may stand in a place, of the same type: made from the other arguments."""
         value, others = values[place], [*values[:place], *values[place + 1 :]]
-        for made in _related_to(value, others, self._rng):
-            if type(made) is type(value) and (type(made) is not int or made in self._limits.including(value)):
-                yield made
+        limits = self._limits.including(value) if type(value) is int else None
+        for related in _related_to(value, others, self._rng):
+            if type(related) is type(value) and (limits is None or related in limits):
+                yield related
 
 
 def _related_to(value: Any, others: Sequence[Any], rng: Random) -> Iterator[Any]:

@@ -48,8 +48,8 @@ def code_difference(candidates: Sequence[Candidate]) -> Differences:
         return _telling_lines(candidates[place])
 
     def compare(a: int, b: int) -> tuple[str, str] | None:
-        one, other = candidates[a].found, candidates[b].found
-        if one is None or other is None or not (runs := _shown_runs(one, other)):
+        first, second = candidates[a].found, candidates[b].found
+        if first is None or second is None or not (runs := _shown_runs(first, second)):
             return None
         texts = _side([run for run, _ in runs], lines(a), lines(b))
         return texts, _side([run for _, run in runs], lines(b), lines(a))
@@ -57,11 +57,11 @@ def code_difference(candidates: Sequence[Candidate]) -> Differences:
     return compare
 
 
-def _shown_runs(one: Found, other: Found) -> list[tuple[Run, Run]]:
+def _shown_runs(first: Found, second: Found) -> list[tuple[Run, Run]]:
     """The runs to show: the one with the shortest input, then others while there is room."""
     shown: list[tuple[Run, Run]] = []
     room = MAX_CHARACTERS
-    for a, b in differing_runs(one, other):
+    for a, b in differing_runs(first, second):
         room -= len(a.input) + max(len(a.output), len(b.output))
         if shown and (room < 0 or len(shown) == MAX_INPUTS):
             break
@@ -69,10 +69,10 @@ def _shown_runs(one: Found, other: Found) -> list[tuple[Run, Run]]:
     return shown
 
 
-def _side(runs: Sequence[Run], own: Lines, others: Lines) -> str:
+def _side(runs: Sequence[Run], lines: Lines, others: Lines) -> str:
     """What is shown of one of two programs."""
     pieces = [_told(run, "" if len(runs) == 1 else f" {number}") for number, run in enumerate(runs, 1)]
-    only = [line for _, line in sorted(own[key] for key in own.keys() - others.keys())]
+    only = [line for _, line in sorted(lines[key] for key in lines.keys() - others.keys())]
     if only:
         cut = [LINES_CUT] if len(only) > MAX_LINES else []
         pieces.append("\n".join([LINES, *cut, *(f"{BAR}{line}" for line in only[-MAX_LINES:])]))
@@ -98,9 +98,9 @@ def _telling_lines(candidate: Candidate) -> Lines:
     if len(candidate.text) + len(candidate.code or "") > LONGEST_READ:
         return {}
     code = dissect(candidate).code or ""
-    found: Lines = {}
+    lines: Lines = {}
     for number, line in enumerate(code.expandtabs(4).splitlines()):
         bare = line.strip()
         if not _NOT_TELLING.match(bare):
-            found.setdefault("".join(bare.split()), (number, line.rstrip()[:LINE_CHARACTERS]))
-    return found
+            lines.setdefault("".join(bare.split()), (number, line.rstrip()[:LINE_CHARACTERS]))
+    return lines

@@ -15,12 +15,19 @@ from caps.core.domains import PROMPT_KINDS, TEMPLATES, Domain
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.types import Candidate, Case
-from caps.evidence import domain_prompts
 from caps.evidence.anatomy import fence_label, final_answer, last_boxed, last_code_block
-from caps.evidence.patches import looks_like_patch
 from caps.evidence.signatures import canonical
-from caps.evidence.trajectories import read_run
-from caps.registry import DEFAULT_DOMAIN, DOMAINS, FINDERS, GRADERS, check_call, names, names_code, resolve
+from caps.registry import (
+    DEFAULT_DOMAIN,
+    DOMAINS,
+    FINDERS,
+    GRADERS,
+    check_call,
+    installs,
+    names,
+    names_code,
+    resolve,
+)
 
 INTERFACE = ("entry_point", "fn_name", "starter_code", "preamble")
 _NAME = re.compile(r"[A-Za-z][\w-]{0,39}")
@@ -30,6 +37,7 @@ _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _DATA_FORMATS = frozenset(
     {
         "csv",
+        "diff",
         "json",
         "json5",
         "jsonc",
@@ -37,6 +45,7 @@ _DATA_FORMATS = frozenset(
         "latex",
         "markdown",
         "md",
+        "patch",
         "tex",
         "text",
         "toml",
@@ -47,23 +56,6 @@ _DATA_FORMATS = frozenset(
     }
 )
 _registered: dict[str, Domain] = {}
-
-
-#: Fields of a case of patches. `repository_digest` is computed, never read from a file.
-REPOSITORY = ("repository", "commit", "test_command", "test_seconds", "environment")
-REPOSITORY_DIGEST = "repository_digest"
-
-
-def recognises_patches(row: Mapping[str, object], candidates: Sequence[Candidate]) -> str:
-    """Most candidates are diffs, and the case has no tests for programs."""
-    if _has_program_tests(row) or not _most(candidates, _is_patch):
-        return ""
-    return "most candidates are diffs"
-
-
-def recognises_runs(row: Mapping[str, object], candidates: Sequence[Candidate]) -> str:  # noqa: ARG001
-    """Most candidates are lists of chat messages with an agent's steps."""
-    return "most candidates are messages of an agent" if _most(candidates, _is_run) else ""
 
 
 def recognises_code(row: Mapping[str, object], candidates: Sequence[Candidate]) -> str:
@@ -95,15 +87,6 @@ def _has_program_tests(row: Mapping[str, object]) -> bool:
 
 def _most(candidates: Sequence[Candidate], holds: Callable[[Candidate], bool]) -> bool:
     return sum(map(holds, candidates)) > len(candidates) / 2
-
-
-def _is_patch(candidate: Candidate) -> bool:
-    return looks_like_patch(candidate.code or candidate.text)
-
-
-def _is_run(candidate: Candidate) -> bool:
-    start = candidate.text[:2000].lstrip()
-    return start.startswith("[") and '"role"' in start and read_run(candidate.text) is not None
 
 
 def _has_code(candidate: Candidate) -> bool:
@@ -142,30 +125,6 @@ def _is_value(answer: object) -> bool:
 CODE_PROMPTS = "code"
 _TRUTH = ("answer", "tests", *INTERFACE)
 
-PATCH = Domain(
-    name="patch",
-    signature="patch-text",
-    partial="patch-summary",
-    full="patch-full",
-    templates=domain_prompts.PATCHES,
-    finder="patches",
-    fields=(*REPOSITORY, REPOSITORY_DIGEST),
-    local_fields=REPOSITORY,
-    text_form="patch",
-    recognises=recognises_patches,
-)
-TRAJECTORY = Domain(
-    name="trajectory",
-    signature="final-state",
-    partial="run-summary",
-    full="run-full",
-    templates=domain_prompts.RUNS,
-    finder="runs",
-    fields=(*REPOSITORY, REPOSITORY_DIGEST),
-    local_fields=REPOSITORY,
-    text_form="messages",
-    recognises=recognises_runs,
-)
 CODE = Domain(
     name="code",
     signature="code-ast",
@@ -200,9 +159,8 @@ GENERAL = Domain(
 
 def domain_named(name: str) -> Domain:
     """Find a domain by name or path; one given by path is registered, so that cases may state its name."""
-    found = _registered.get(name)
-    if found is not None:
-        return found
+    if name in _registered:
+        return _registered[name]
     domain = check_domain(resolve(DOMAINS, name), name)
     if names_code(name):
         return register_domain(domain)
@@ -231,7 +189,7 @@ def known_domains() -> list[str]:
 
 def registered_fields() -> dict[str, tuple[str, ...]]:
     """The registered domains, which other processes may not know, with the fields their finders read."""
-    return {name: one.fields for name, one in _registered.items() if name not in DOMAINS.table}
+    return {name: domain.fields for name, domain in _registered.items() if name not in DOMAINS.table}
 
 
 def local_fields() -> set[str]:
@@ -268,12 +226,12 @@ def check_stated(name: object, registered: Sequence[str] = ()) -> None:
     """Refuse an unknown domain of a case; `registered` are the domains of the requesting process."""
     if isinstance(name, str) and (name in _registered or name in DOMAINS.table or name in registered):
         return
-    known = list(dict.fromkeys([*known_domains(), *registered]))
-    if name not in known:
-        close = nearest(name, known) if isinstance(name, str) else ""
+    choices = list(dict.fromkeys([*known_domains(), *registered]))
+    if name not in choices:
+        hint = installs(name) or nearest(name, choices) if isinstance(name, str) else ""
         raise InputError(
-            f"domain: {name!r:.80} must be one of {', '.join(known)}"
-            + (f"; {close.strip()}" if close else "; name your own domain with --domain")
+            f"domain: {name!r:.80} must be one of {', '.join(choices)}"
+            + (f"; {hint.strip(' ;')}" if hint else "; name your own domain with --domain")
         )
     try:
         domain_named(str(name))
@@ -309,12 +267,12 @@ def agree_on_domain(source: Iterable[Case | InputError]) -> Iterator[Case | Inpu
             yield case
             continue
         first = [case, *islice(rest, READ_AHEAD - 1)]
-        domain, reason = _decide([one for one in first if isinstance(one, Case) and one.guessed])
-        for one in chain(first, rest):
-            if isinstance(one, Case) and one.guessed:
-                yield replace(one, domain=domain or one.domain, reason=reason)
+        domain, reason = _decide([item for item in first if isinstance(item, Case) and item.guessed])
+        for item in chain(first, rest):
+            if isinstance(item, Case) and item.guessed:
+                yield replace(item, domain=domain or item.domain, reason=reason)
             else:
-                yield one
+                yield item
 
 
 def _decide(cases: Sequence[Case]) -> tuple[str | None, str]:
@@ -337,38 +295,43 @@ def with_stated_domain(case: Case | InputError, name: str | None) -> Case | Inpu
     return replace(case, domain=domain_named(name).name, guessed=False)
 
 
-def check_domain(found: object, name: str) -> Domain:
+#: Fields of a domain that are called with one argument, and where their names are looked up.
+_FUNCTIONS = (("finder", "resources", FINDERS), ("grader", "resources", GRADERS), ("complete", "case", None))
+
+
+def check_domain(domain: object, name: str) -> Domain:
     """Check that an object is a usable domain, or raise a `SettingError` that says what is wrong."""
-    if not isinstance(found, Domain):
-        raise SettingError(f"domain {name!r} is {found!r:.80}: not a caps.Domain")
-    if not isinstance(found.name, str) or not _NAME.fullmatch(found.name):
-        raise SettingError(f"domain {found.name!r:.80}: a name consists of letters, digits, - and _")
-    where = f"domain {found.name!r}"
-    if found.prompts not in PROMPT_KINDS:
+    if not isinstance(domain, Domain):
+        raise SettingError(f"domain {name!r} is {domain!r:.80}: not a caps.Domain")
+    if not isinstance(domain.name, str) or not _NAME.fullmatch(domain.name):
+        raise SettingError(f"domain {domain.name!r:.80}: a name consists of letters, digits, - and _")
+    where = f"domain {domain.name!r}"
+    if domain.prompts not in PROMPT_KINDS:
         raise SettingError(
-            f"{where}: prompts = {found.prompts!r:.80}: must be one of {', '.join(PROMPT_KINDS)}"
+            f"{where}: prompts = {domain.prompts!r:.80}: must be one of {', '.join(PROMPT_KINDS)}"
         )
-    _check_templates(found.templates, where)
+    _check_templates(domain.templates, where)
     for field in ("signature", "partial", "full"):
-        if not isinstance(value := getattr(found, field), str) and not callable(value):
+        if not isinstance(value := getattr(domain, field), str) and not callable(value):
             raise SettingError(
                 f"{where}: {field} = {value!r:.80}: must be a function of a candidate, or its name"
             )
         if callable(value):
             check_call(f"{where}: {field}", value, ("candidate",))
-    _check_pair_view(found, where)
-    for field, registry in (("finder", FINDERS), ("grader", GRADERS)):
-        if isinstance(value := getattr(found, field), str):
+    _check_pair_view(domain, where)
+    for field, argument, registry in _FUNCTIONS:
+        value = getattr(domain, field)
+        if isinstance(value, str) and registry is not None:
             resolve(registry, value)
         elif value is not None and not callable(value):
-            raise SettingError(f"{where}: {field} = {value!r:.80}: must be a class or a factory function")
+            raise SettingError(f"{where}: {field} = {value!r:.80}: must be a class or function of {argument}")
         elif value is not None:
-            check_call(f"{where}: {field}", value, ("resources",))
+            check_call(f"{where}: {field}", value, (argument,))
     try:
-        hash(found)
+        hash(domain)
     except TypeError as error:
         raise SettingError(f"{where}: {error}: its functions and fields must be hashable") from None
-    return found
+    return domain
 
 
 def _check_templates(templates: Mapping[str, str], where: str) -> None:

@@ -1,11 +1,9 @@
 """Entrants of a case, and the views of them that a judge reads."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
-from types import FunctionType
 from typing import TypeAlias
 
 from caps.core.domains import Differences
@@ -21,8 +19,8 @@ from caps.core.types import (
     shows_difference,
 )
 from caps.evidence.domains import domain_named
-from caps.evidence.profiles import Profile, pair_view_named, signature_named, signature_of, view_named
-from caps.evidence.signatures import QUICK, cluster, same_text, verbatim
+from caps.evidence.profiles import Profile, pair_view_named, signature_of, view_named
+from caps.evidence.signatures import same_text
 from caps.evidence.windows import fit
 
 Read: TypeAlias = tuple[str | None, bool, str, str]
@@ -45,13 +43,13 @@ class Views:
         """The texts a judge reads of the candidates of an ask: their views, or what separates the two."""
         if self.differences is not None and shows_difference(self.entrants, ask):
             a, b = ask.entrants
-            found = self.differences(a, b)
-            if found is not None:
-                return found
+            texts = self.differences(a, b)
+            if texts is not None:
+                return texts
         if ask.level is Level.SIGNATURE:
-            return tuple([self.view(one, ask.level) for one in ask.entrants])
+            return tuple([self.view(entrant, ask.level) for entrant in ask.entrants])
         place = 0 if ask.level is Level.PARTIAL else 1
-        return tuple([self.views[one][place] for one in ask.entrants])
+        return tuple([self.views[entrant][place] for entrant in ask.entrants])
 
     def view(self, id: int, level: Level) -> str:  # noqa: A002
         """The text a judge reads of an entrant; at E0, its signature or nothing."""
@@ -76,32 +74,17 @@ def read_candidates(candidates: Sequence[Candidate], profile: Profile, room: int
     signature = signature_of(profile)
     partial, full = view_named(profile.partial), view_named(profile.full)
 
-    alone = _different_from_all(candidates, profile)
-
     @cache  # samples repeat
     def read(candidate: Candidate) -> Read:
         whole, shown = full(candidate), partial(candidate)
         if room is not None:
             whole, shown = fit(whole, room), fit(shown, room)
         shown = min(whole, shown, key=len)
-        answer = verbatim(candidate) if candidate in alone else signature(candidate)
+        answer = signature(candidate)
         signed = answer or same_text(candidate)
         return signed, answer is not None, whole if shown == whole else shown, whole
 
     return [read(candidate) for candidate in candidates]
-
-
-def _different_from_all(candidates: Sequence[Candidate], profile: Profile) -> set[Candidate]:
-    """The candidates that no other one can equal by their signature, which then need not be computed."""
-    signature = signature_named(profile.signature)
-    quick = QUICK.get(signature) if isinstance(signature, FunctionType) else None
-    if quick is None or (profile.clusters and any(map(cluster, candidates))):
-        return set()
-    known = {candidate: quick(candidate) for candidate in set(candidates)}
-    if None in known.values():  # that one may equal any other
-        return set()
-    counts = Counter(known[candidate] for candidate in candidates)
-    return {candidate for candidate in known if counts[known[candidate]] == 1}
 
 
 def views_of(case: Case, read: Iterable[Read], count: Callable[[str], int], profile: Profile) -> Views:
@@ -137,7 +120,7 @@ def views_of(case: Case, read: Iterable[Read], count: Callable[[str], int], prof
 
 def differences_of(candidates: Sequence[Candidate], profile: Profile) -> Differences | None:
     """What separates two candidates of a case, if the profile shows that and anything was found."""
-    if profile.pair is None or all(one.found is None for one in candidates):
+    if profile.pair is None or all(candidate.found is None for candidate in candidates):
         return None
     return pair_view_named(profile.pair)(candidates)
 
@@ -159,7 +142,7 @@ def missing_numbers(case: Case, name: str) -> str:
     """
     if name in FOUND:
         return ""
-    lacking = [k for k, one in enumerate(case.candidates) if name not in _features(one)]
+    lacking = [k for k, candidate in enumerate(case.candidates) if name not in _features(candidate)]
     if not lacking:
         return ""
     words = [
@@ -172,24 +155,24 @@ def missing_numbers(case: Case, name: str) -> str:
 
 def shown_media(media: Iterable[Media], view: str) -> tuple[Media, ...]:
     """The images and documents of a candidate that a view shows: those whose label it kept."""
-    return tuple(one for one in media if one.label in view)
+    return tuple(medium for medium in media if medium.label in view)
 
 
 def media_tokens(media: Iterable[Media], view: str) -> int:
     """Estimated tokens of the images and documents that a view shows."""
-    return sum(one.tokens for one in shown_media(media, view))
+    return sum(medium.tokens for medium in shown_media(media, view))
 
 
 def _features(candidate: Candidate) -> dict[str, float]:
-    known = {name: value for name, value in candidate.numbers.items() if name not in FOUND}
-    known |= {"score": candidate.score, "logprob": candidate.logprob}
-    known["tests_passed"] = _share_passed(candidate)
+    features = {name: value for name, value in candidate.numbers.items() if name not in FOUND}
+    features |= {"score": candidate.score, "logprob": candidate.logprob}
+    features["tests_passed"] = _share_passed(candidate)
     if candidate.found is not None:
-        known["parses"] = candidate.found.parses
-        known["written"] = candidate.found.written
+        features["parses"] = candidate.found.parses
+        features["written"] = candidate.found.written
         if candidate.found.survived is not None:
-            known |= _features_of(candidate.found.survived)
-    return {name: float(value) for name, value in known.items() if value is not None}
+            features |= _features_of(candidate.found.survived)
+    return {name: float(value) for name, value in features.items() if value is not None}
 
 
 def _features_of(survived: Survived) -> dict[str, float]:

@@ -31,7 +31,7 @@ class ShownCall(NamedTuple):
 
 def shown_calls(statement: str, name: str) -> list[ShownCall]:
     """The calls of `name` that a statement shows with their values, without duplicates, in order."""
-    found: dict[str, ShownCall] = {}
+    calls: dict[str, ShownCall] = {}
     for start in _call_positions(statement, name):
         end = _closing(statement, start + len(name))
         if end is None:
@@ -39,19 +39,19 @@ def shown_calls(statement: str, name: str) -> list[ShownCall]:
         arguments = _literals(statement[start:end])
         value = _value_beside(statement, start, end)
         if arguments is not None and value is not None:
-            found.setdefault(repr(arguments), ShownCall(arguments, value[0]))
-        if len(found) >= MAX_EXAMPLES:
+            calls.setdefault(repr(arguments), ShownCall(arguments, value[0]))
+        if len(calls) >= MAX_EXAMPLES:
             break
-    return list(found.values())
+    return list(calls.values())
 
 
 _LABELLED = (
     re.compile(
-        r"\bInput[ \t]*:[ \t]*(?P<given>\S.{0,500})\n\s{0,40}"
+        r"\bInput[ \t]*:[ \t]*(?P<input>\S.{0,500})\n\s{0,40}"
         r"Output[ \t]*:[ \t]*(?P<value>\S.{0,500})"
     ),
     re.compile(
-        r"\bFor (?P<given>\w+ = \S.{0,300}?)\s{1,3}"
+        r"\bFor (?P<input>\w+ = \S.{0,300}?)\s{1,3}"
         r"the (?:output|result) (?:should be|is) (?P<value>\S.{0,200})"
     ),
 )
@@ -59,40 +59,40 @@ _LABELLED = (
 
 def labelled_examples(statement: str, parameters: Sequence[str]) -> list[ShownCall]:
     """Examples given by the names of the parameters: `Input: n = 5` with `Output: 1` on the next line."""
-    found = []
+    calls = []
     for pattern in _LABELLED:
-        for one in islice(pattern.finditer(statement), MAX_EXAMPLES):
-            arguments, value = _named_arguments(one["given"], parameters), _literal(one["value"])
+        for example in islice(pattern.finditer(statement), MAX_EXAMPLES):
+            arguments, value = _named_arguments(example["input"], parameters), _literal(example["value"])
             if arguments is not None and value is not None:
-                found.append(ShownCall(arguments, value[0]))
-    return found[:MAX_EXAMPLES]
+                calls.append(ShownCall(arguments, value[0]))
+    return calls[:MAX_EXAMPLES]
 
 
-def _named_arguments(given: str, parameters: Sequence[str]) -> list[Any] | None:
+def _named_arguments(text: str, parameters: Sequence[str]) -> list[Any] | None:
     """The values of `arr = [1, 2], k = 3` in the order of the parameters; a single one needs no name."""
-    parts = re.split(r"(?:^|,)\s*([A-Za-z_]\w*)\s*=(?!=)\s*", given.strip())
+    parts = re.split(r"(?:^|,)\s*([A-Za-z_]\w*)\s*=(?!=)\s*", text.strip())
     named = dict(zip(parts[1::2], parts[2::2], strict=True))
     if not named and len(parameters) == 1:
-        named = {parameters[0]: given}
+        named = {parameters[0]: text}
     values = [_literal(named[name]) for name in parameters if name in named]
-    known = [value[0] for value in values if value is not None]
-    return known if known and len(known) == len(parameters) else None
+    arguments = [value[0] for value in values if value is not None]
+    return arguments if arguments and len(arguments) == len(parameters) else None
 
 
 def shown_arguments(statement: str, name: str) -> list[list[Any]]:
     """The arguments of calls that a statement shows, with or without their values."""
-    found = []
+    calls = []
     for start in islice(_call_positions(statement, name), MAX_EXAMPLES):
         end = _closing(statement, start + len(name))
         arguments = None if end is None else _literals(statement[start:end])
         if arguments:
-            found.append(arguments)
-    return found
+            calls.append(arguments)
+    return calls
 
 
 def _call_positions(statement: str, name: str) -> Iterator[int]:
-    found = re.finditer(rf"(?<![\w.]){re.escape(name)}(?=\()", statement)
-    for start in (one.start() for one in islice(found, MAX_CALLS)):
+    places = re.finditer(rf"(?<![\w.]){re.escape(name)}(?=\()", statement)
+    for start in (place.start() for place in islice(places, MAX_CALLS)):
         if not statement[max(0, start - 20) : start].rstrip(" ").endswith("def"):
             yield start
 

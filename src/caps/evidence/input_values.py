@@ -90,10 +90,10 @@ class Values:
 
     def mutate(self, value: Any, limits: Range) -> Any:
         """A value of the same type: a known one, an edge case, or the value changed."""
-        known = self._known.get(type(value), [])
+        examples = self._known.get(type(value), [])
         source = self._rng.choice(("known", "edge", "changed", "changed"))
-        if source == "known" and known:
-            return self._within(self._rng.choice(known), limits, value)
+        if source == "known" and examples:
+            return self._within(self._rng.choice(examples), limits, value)
         if source == "edge" and (edges := list(self.edges(value, limits))):
             return self._rng.choice(edges)
         return self._changed(value, limits)

@@ -87,10 +87,10 @@ def profile_for(domain: str) -> Profile:
 
 def profile_named(name: str) -> Profile:
     """Find a profile by name."""
-    found = resolve(PROFILES, name)
-    if not isinstance(found, Profile):
-        raise SettingError(f"{name!r} is {found!r}: not a profile")
-    return found
+    profile = resolve(PROFILES, name)
+    if not isinstance(profile, Profile):
+        raise SettingError(f"{name!r} is {profile!r}: not a profile")
+    return profile
 
 
 def with_views(profile: Profile, changes: Mapping[str, str]) -> Profile:
@@ -142,16 +142,16 @@ def signature_named(name: str | Signature) -> Signature:
 
 
 def _find_function(registry: Registry, name: str) -> object:
-    found = resolve(registry, name)
+    function = resolve(registry, name)
     argument = "candidates" if registry is PAIR_VIEWS else "candidate"
-    if not callable(found):
+    if not callable(function):
         raise SettingError(
-            f"{name!r} is {found!r}: not a {registry.kind}, which is a function of {_ARTICLE[argument]}"
+            f"{name!r} is {function!r}: not a {registry.kind}, which is a function of {_ARTICLE[argument]}"
         )
-    (_check_once if isinstance(found, FunctionType) else check_call)(
-        f"{registry.kind} {name!r}", found, (argument,)
+    (_check_once if isinstance(function, FunctionType) else check_call)(
+        f"{registry.kind} {name!r}", function, (argument,)
     )
-    return found
+    return function
 
 
 _check_once = lru_cache(maxsize=256)(check_call)  # every case asks for its views by name

@@ -1,11 +1,9 @@
 """Normalised forms of programs, so that equal programs compare equal; nothing is run."""
 
 import ast
-import keyword
 import re
 import textwrap
 import warnings
-from collections import Counter
 from typing import Any
 
 DEEPEST = 1_000  # levels of a syntax tree
@@ -75,37 +73,6 @@ def shape(program: str) -> str | None:
         return _spell(tree) if tree.body else ""
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
-
-
-# Strings and comments. An unclosed string takes the rest of its line, or of the text, so that nothing is
-# scanned twice. All begin with a plain character, which lets the search skip everything else.
-_STRING_OR_COMMENT = re.compile(
-    r"""\"""(?:\\.|[^\\])*?(?:\"""|\\?\Z)|\'\'\'(?:\\.|[^\\])*?(?:\'\'\'|\\?\Z)"""
-    r"""|"(?:\\.|[^"\\\n])*+(?:"|(?=\n)|\\?\Z)|'(?:\\.|[^'\\\n])*+(?:'|(?=\n)|\\?\Z)|\#[^\n]*""",
-    re.DOTALL,
-)
-_FORMATTED = re.compile(r"""(?<!\w)[rR]?[fFtT][rR]?["']""")
-# A name right before a quote is the prefix of a string. Numbers are matched because they contain letters.
-_NAME_OR_NUMBER = re.compile(
-    r"""([A-Za-z_]\w*+)(?!["'])|0[xXbBoO]\w*|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]?\d[\d_]*)?[jJ]?"""
-)
-_KEYWORDS = frozenset(keyword.kwlist)
-
-
-def words_of(program: str) -> frozenset[tuple[str, int]] | None:
-    """The names in a program with their counts: equal for programs with the same syntax tree.
-
-    It costs a fraction of parsing, and tells most different programs apart. Those with formatted strings, in
-    which names count, are not told from one another. None if it cannot tell at all: names beyond ASCII may be
-    written in several ways.
-    """
-    rest = _STRING_OR_COMMENT.sub(lambda found: found[0][0], program)
-    if _FORMATTED.search(rest):
-        return frozenset()
-    if not rest.isascii():
-        return None
-    names = Counter(_NAME_OR_NUMBER.findall(rest))
-    return frozenset((name, count) for name, count in names.items() if name and name not in _KEYWORDS)
 
 
 def tidy_lines(program: str) -> str:

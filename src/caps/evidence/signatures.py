@@ -2,13 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
 from caps.core.types import Candidate
 from caps.evidence.anatomy import Enclosed, boxed_answer, dissect, final_answer, find_layout, spoken
-from caps.evidence.programs import LONGEST_PARSED, bare_lines, shape, tidy_lines, words_of
+from caps.evidence.programs import LONGEST_PARSED, bare_lines, shape, tidy_lines
 
 # Canonical JSON and tool calls, independent of spacing, key order and call ids
 
@@ -52,7 +52,7 @@ def _deeper_than(value: object, limit: int) -> bool:
     """Whether a value is nested deeper than a limit; the interpreter's own depends on the caller."""
     layer = [value]
     for _ in range(limit):
-        parts = [list(one.values()) if isinstance(one, dict) else one for one in layer]
+        parts = [list(part.values()) if isinstance(part, dict) else part for part in layer]
         layer = [item for part in parts if isinstance(part, list) for item in part]
         if not layer:
             return False
@@ -93,15 +93,15 @@ def _call(value: object) -> list[Any] | None:
     """
     if not isinstance(value, dict):
         return None
-    function, known = value, {"name", *_ARGUMENTS}
+    function, expected = value, {"name", *_ARGUMENTS}
     if isinstance(value.get("function"), dict):
         function = value["function"]
         if set(value) - {"id", "type", "index", "function"}:
             return None
     elif value.get("type") in _CALL_TYPES:
-        known |= {"id", "type", "index", "call_id"}
+        expected |= {"id", "type", "index", "call_id"}
     argument_keys = [name for name in _ARGUMENTS if name in function]
-    if len(argument_keys) != 1 or not isinstance(function.get("name"), str) or set(function) - known:
+    if len(argument_keys) != 1 or not isinstance(function.get("name"), str) or set(function) - expected:
         return None
     arguments = function[argument_keys[0]]
     if isinstance(arguments, str):
@@ -143,12 +143,6 @@ def code_ast(candidate: Candidate) -> str | None:
     return _digest(tidy_lines(code) if tree is None else tree)
 
 
-def code_words(candidate: Candidate) -> object:
-    """What candidates with the same `code_ast` have in common, found without parsing; None if unknown."""
-    code = dissect(candidate).code
-    return words_of(spoken(candidate.text) if code is None else code)
-
-
 def code_text(candidate: Candidate) -> str | None:
     """The paper's hash of the program's text without imports, comments, blank lines and indentation.
 
@@ -162,10 +156,6 @@ def code_text(candidate: Candidate) -> str | None:
     return _digest(bare_lines(code))
 
 
-# What tells candidates apart at a fraction of the cost: those that differ in it have different signatures.
-QUICK: Mapping[object, Callable[[Candidate], object]] = {code_ast: code_words}
-
-
 def general_answer(candidate: Candidate) -> str | None:
     """The stated answer, or the JSON value or tool calls of the reply; None for other text."""
     reply = _reply_of(candidate)
@@ -174,8 +164,8 @@ def general_answer(candidate: Candidate) -> str | None:
         value = _fenced_value(reply)
     if value is not None:
         return _digest(value)
-    stated = (candidate.answer or "").strip()
-    return short_or_digest(_folded(stated)) if stated else None
+    answer = (candidate.answer or "").strip()
+    return short_or_digest(_folded(answer)) if answer else None
 
 
 def same_text(candidate: Candidate) -> str | None:
@@ -195,12 +185,6 @@ def _reply_of(candidate: Candidate) -> str:
     text = candidate.text.strip()
     reply = spoken(text).strip()
     return text if reply != text and _load(text) is not _NO_VALUE else reply
-
-
-def verbatim(candidate: Candidate) -> str | None:
-    """A hash of the exact text, code and answer of a candidate; None if all are blank."""
-    parts = (candidate.text, candidate.code or "", candidate.answer or "")
-    return _digest("verbatim\0" + "\0".join(parts)) if any(part.strip() for part in parts) else None
 
 
 def cluster(candidate: Candidate) -> str | None:

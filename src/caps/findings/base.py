@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, replace
 from hashlib import sha256
 from typing import Any
@@ -11,12 +11,12 @@ from typing import Any
 from caps.core.domains import Finder
 from caps.core.errors import InputError, NotRecordedError, SlowTextError, UserError
 from caps.core.types import BY_CLOCK, Case, Found, Run, Survived
+from caps.costs.budget import Budget
 from caps.evidence.domains import domain_named
 from caps.findings.written_tests import KIND, TestWriter, applies, fact_key, with_agreement
 from caps.graders.test_suites import public_tests
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
-from caps.judging.base import Budget
 
 __all__ = ["Finder"]
 
@@ -44,6 +44,7 @@ class Findings:
         self._finders, self._journal, self._insist = finders, journal, insist
         self._writer = writer
         self.unusable: Counter[str] = Counter()
+        self.watch: Callable[[], object] = int  # called after each case that has a finder
 
     @property
     def versions(self) -> dict[str, str]:
@@ -56,16 +57,16 @@ class Findings:
 
         Calls to a model are charged to the budget.
         """
-        known = await self._find(case, until)
+        with_findings = await self._find(case, until)
         if self._writer is None:
-            return known
+            return with_findings
         try:
-            return await self._writer.add(known, until, budget)
+            return await self._writer.add(with_findings, until, budget)
         except UserError as error:
             if self._insist:
                 raise
             self.unusable[str(error).partition(":")[0]] += 1
-            return known
+            return with_findings
 
     async def _find(self, case: Case, until: float | None) -> Case:
         finder = self._finders.get(case.domain)
@@ -73,7 +74,10 @@ class Findings:
             return case
         key = _key(finder.version, case)
         rows = None if self._journal is None else await self._journal.recall_fact(FOUND, key)
-        return _with_rows(case, await self._compute(finder, case, key, until) if rows is None else rows)
+        if rows is None:
+            rows = await self._compute(finder, case, key, until)
+        self.watch()
+        return _with_rows(case, rows)
 
     async def close(self) -> None:
         """Close the finders."""
@@ -84,9 +88,9 @@ class Findings:
 
     async def _compute(self, finder: Finder, case: Case, key: str, until: float | None) -> Any:
         """Compute and store findings; those that the clock cut off are computed again next time."""
-        kind, found, cut = FOUND, list[Found](), False
+        kind, findings, cut = FOUND, list[Found](), False
         try:
-            found = list(await finder.find(_without_truth(case), until))
+            findings = list(await finder.find(_without_truth(case), until))
             cut = until is not None and asyncio.get_running_loop().time() >= until
         except TimeoutError:
             cut = True
@@ -100,19 +104,19 @@ class Findings:
             kind = SKIPPED
         if cut:
             self.unusable[TIME_ENDED] += 1
-        if cut or any(BY_CLOCK in one.note for one in found):
+        if cut or any(BY_CLOCK in finding.note for finding in findings):
             kind = SKIPPED
-        rows = _to_rows(found)
+        rows = _to_rows(findings)
         return rows if self._journal is None else await self._journal.record(kind, key, rows)
 
 
 def recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
     """The case with the findings in the journal; nothing is run and no model is asked."""
-    known = _recall(journal, versions, case)
-    if KIND not in versions or not applies(known):
-        return known
-    stored = journal.fact(KIND, fact_key(versions[KIND], known))
-    return known if stored is None else with_agreement(known, stored)
+    with_findings = _recall(journal, versions, case)
+    if KIND not in versions or not applies(with_findings):
+        return with_findings
+    row = journal.fact(KIND, fact_key(versions[KIND], with_findings))
+    return with_findings if row is None else with_agreement(with_findings, row)
 
 
 def _recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
@@ -127,15 +131,17 @@ def _recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
     raise NotRecordedError(f"case {case.id!r}: its findings are not in the journal")
 
 
-def _to_rows(found: Sequence[Found]) -> Any:
+def _to_rows(findings: Sequence[Found]) -> Any:
     """Findings as plain data: a row for each candidate; the inputs of its runs are stored once for all."""
-    inputs = [(run.kind, run.input) for run in found[0].runs] if found else []
+    inputs = [(run.kind, run.input) for run in findings[0].runs] if findings else []
     rows = []
-    for one in found:
-        runs = [(run.status, run.output, run.digest) for run in one.runs]
-        survived = None if one.survived is None else astuple(one.survived)
-        told = (one.note, one.context, one.seconds)
-        rows.append((one.cluster, one.passed, one.examples, one.parses, runs, survived, *told))
+    for finding in findings:
+        runs = [(run.status, run.output, run.digest) for run in finding.runs]
+        survived = None if finding.survived is None else astuple(finding.survived)
+        told = (finding.note, finding.context, finding.seconds)
+        rows.append(
+            (finding.cluster, finding.passed, finding.examples, finding.parses, runs, survived, *told)
+        )
     return {"inputs": inputs, "rows": rows}
 
 
@@ -148,11 +154,12 @@ def _from_row(inputs: Sequence[Any], row: Sequence[Any]) -> Found:
 
 def _with_rows(case: Case, stored: Any) -> Case:
     """The case with stored findings."""
-    found = [_from_row(stored["inputs"], row) for row in stored["rows"]]
-    if not found:
+    findings = [_from_row(stored["inputs"], row) for row in stored["rows"]]
+    if not findings:
         return case
-    pairs = zip(case.candidates, found, strict=True)
-    return replace(case, candidates=tuple(replace(one, found=fact) for one, fact in pairs))
+    pairs = zip(case.candidates, findings, strict=True)
+    candidates = tuple(replace(candidate, found=finding) for candidate, finding in pairs)
+    return replace(case, candidates=candidates)
 
 
 def _without_truth(case: Case) -> Case:
@@ -161,7 +168,9 @@ def _without_truth(case: Case) -> Case:
     extra = {name: case.extra[name] for name in fields if name in case.extra and name != "tests"}
     if "tests" in fields and (public := public_tests(case.extra)) is not None:
         extra["tests"] = public
-    candidates = tuple(replace(one, correct=None, passed_public_tests=None) for one in case.candidates)
+    candidates = tuple(
+        replace(candidate, correct=None, passed_public_tests=None) for candidate in case.candidates
+    )
     return replace(case, candidates=candidates, extra=extra)
 
 

@@ -17,10 +17,12 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, cast
 
 from caps.core.domains import Resources
 from caps.core.errors import UserError
+from caps.core.text import escaped, without_middle
 from caps.core.types import BY_CLOCK, Case, Found, Run
 from caps.findings.separation import (
     MAX_TIMEOUTS,
@@ -33,10 +35,10 @@ from caps.findings.separation import (
 from caps.findings.trials import FurtherInputs, Trial, trial_of
 from caps.graders.base import Grade
 from caps.graders.code import entry_of, language_of, program_text, prompt_text, run_test_program
-from caps.graders.results import Reading, ResultReader
+from caps.graders.results import ResultReader
 from caps.graders.test_suites import Examples, TestProgram, arguments, expected_text, expected_values
 from caps.judging.base import together
-from caps.sandbox.base import REASONS, Limits, Sandbox, find_sandbox, printable, shorten
+from caps.sandbox.base import REASONS, Limits, Sandbox, find_sandbox
 from caps.sandbox.languages import PYTHON, TOOLCHAINS, missing_tool
 from caps.sandbox.programs import Outcome, OutcomeStatus, Program, ProgramSession
 
@@ -60,16 +62,28 @@ HANGS = Observed("timeout")  # what is taken to happen on an input that was not 
 HUNG = f"hung on {MAX_TIMEOUTS} inputs and was not run on more"
 
 
+@dataclass
+class _Input:
+    """An input of a case: for standard input, or as arguments, which are parsed once for all programs."""
+
+    value: Any
+
+    @cached_property
+    def arguments(self) -> list[Any]:
+        """The arguments of a call."""
+        return arguments(self.value)
+
+
 @dataclass(slots=True)
 class _Trials:
-    """The runs of a case: its programs, the further inputs so far, and results by output."""
+    """The runs of a case: its programs, the further inputs so far, and what outputs were read as."""
 
     trial: Trial
     programs: list[ProgramRuns]
     seconds: float
     prompt: str = ""
-    inputs: list[Any] = field(default_factory=list)
-    readings: dict[tuple[bool, bytes], Reading] = field(default_factory=dict)
+    inputs: list[_Input] = field(default_factory=list)
+    observed: dict[tuple[bool, bytes], Observed] = field(default_factory=dict)
     sessions: dict[int, ProgramSession] = field(default_factory=dict)
 
     def is_cut(self) -> bool:
@@ -123,20 +137,24 @@ class BehaviourFinder:
         trial = trial_of(case)
         if trial is None:
             return [Found(note=NO_INPUTS) for _ in case.candidates]
-        written = [(program_text(case, one), language_of(case, one)) for one in case.candidates]
+        written = [
+            (program_text(case, candidate), language_of(case, candidate)) for candidate in case.candidates
+        ]
         programs = [ProgramRuns(*program, votes) for program, votes in Counter(written).items()]
-        runnable = [one for one in programs if why_not(trial, one.language) is None]
+        runnable = [program for program in programs if why_not(trial, program.language) is None]
         if programs and not runnable:
             raise UserError(why_not(trial, programs[0].language) or "")
         prompt = prompt_text(case, trial.entry_point)
         trials = _Trials(trial, runnable, self._seconds, prompt)
         try:
             async with asyncio.timeout_at(until):
-                await self._search(trials, FurtherInputs(trial, case, [one.source for one in runnable]))
+                sources = [program.source for program in runnable]
+                await self._search(trials, FurtherInputs(trial, case, sources))
         finally:
             await trials.end(runnable)
-        found = dict(zip(((one.source, one.language) for one in runnable), conclude(trials), strict=True))
-        return [found.get(one) or Found(note=why_not(trial, one[1]) or "") for one in written]
+        tried = ((program.source, program.language) for program in runnable)
+        findings = dict(zip(tried, conclude(trials), strict=True))
+        return [findings.get(program) or Found(note=why_not(trial, program[1]) or "") for program in written]
 
     async def close(self) -> None:
         """End the processes that read results."""
@@ -156,9 +174,9 @@ class BehaviourFinder:
         for inputs in (first[:PROBE], first[PROBE:]):
             await self._run_all(trials, trials.programs, inputs, failing=FAILING)
         chosen = credible(trials.programs)
-        await trials.end([one for one in trials.programs if one not in chosen])
+        await trials.end([program for program in trials.programs if program not in chosen])
         if len(chosen) > 1 and len(trials.inputs) < further and not trials.is_cut():
-            parents = [trials.inputs[n] for n in splitting(chosen, range(len(trials.inputs)))]
+            parents = [trials.inputs[n].value for n in splitting(chosen, range(len(trials.inputs)))]
             more = source.more(parents, further - len(trials.inputs))
             await self._run_all(trials, chosen, more, failing=further)
 
@@ -166,9 +184,8 @@ class BehaviourFinder:
         """Run the public test program of a case, if it has one, on all programs."""
         if trials.trial.program is not None:
             sandbox = await self._get_sandbox()
-            await together(
-                [self._test(sandbox, trials, trials.trial.program, one) for one in trials.programs]
-            )
+            suite = trials.trial.program
+            await together([self._test(sandbox, trials, suite, program) for program in trials.programs])
 
     async def _test(self, sandbox: Sandbox, trials: _Trials, suite: TestProgram, tested: ProgramRuns) -> None:
         """Run all tests on one program, and each alone if it fails: how many it passes tells programs apart.
@@ -188,9 +205,9 @@ class BehaviourFinder:
             tested.examples = [all_tests] * len(assertions)
             return
         for assertion in assertions:
-            hung = sum(one.status == "timeout" for one in (all_tests, *tested.examples))
+            hung = sum(result.status == "timeout" for result in (all_tests, *tested.examples))
             tested.examples.append(Observed("timeout") if hung >= MAX_TIMEOUTS else await run(assertion))
-        if all(one.passed for one in tested.examples):
+        if all(result.passed for result in tested.examples):
             tested.examples[-1] = all_tests
 
     async def _run_all(
@@ -198,9 +215,9 @@ class BehaviourFinder:
     ) -> None:
         """Run programs on new inputs, those that fail an example on at most `failing` inputs in all."""
         start = len(trials.inputs)
-        trials.inputs += [] if trials.is_cut() else inputs
+        trials.inputs += [] if trials.is_cut() else map(_Input, inputs)
         sandbox = await self._get_sandbox()
-        await together([self._run(sandbox, trials, one, start, failing) for one in programs])
+        await together([self._run(sandbox, trials, program, start, failing) for program in programs])
         if trials.is_cut():
             trials.drop(start)
 
@@ -217,8 +234,8 @@ class BehaviourFinder:
             trials.sessions[id(tested)] = ProgramSession(sandbox, program, self._limits)
         session = trials.sessions[id(tested)]
 
-        async def run(value: Any, seconds: float) -> Outcome:
-            outcome = await session.run(value if entry is None else arguments(value), seconds)
+        async def run(test_input: _Input, seconds: float) -> Outcome:
+            outcome = await session.run(test_input.value if entry is None else test_input.arguments, seconds)
             tested.by_clock = outcome.status == "clock"
             return outcome
 
@@ -229,15 +246,20 @@ class BehaviourFinder:
                 if tested.hangs:
                     tested.examples.append(HANGS)
                     continue
-                outcome = await run(example.input, self._limits.seconds)
-                tested.examples.append(await self._read(trials, outcome, entry, example))
-            for number, value in enumerate(trials.inputs[start:], start):
+                outcome = await run(_Input(example.input), self._limits.seconds)
+                unknown = outcome.unknown
+                tested.examples.append(
+                    Observed(outcome.status, unreadable=True, shown=unknown)
+                    if unknown
+                    else await self._read(trials, outcome, entry, example)
+                )
+            for number, further in enumerate(trials.inputs[start:], start):
                 if tested.hangs:
                     tested.further[number] = HANGS
                     continue
                 if tested.by_clock or trials.is_cut() or len(tested.further) >= _enough(tested, failing):
                     return
-                outcome = await run(value, FURTHER_SECONDS)
+                outcome = await run(further, FURTHER_SECONDS)
                 trials.seconds -= outcome.cpu
                 if not outcome.unknown:
                     tested.further[number] = await self._read(trials, outcome, entry)
@@ -245,23 +267,26 @@ class BehaviourFinder:
     async def _read(
         self, trials: _Trials, outcome: Outcome, entry: str | None, example: Any = None
     ) -> Observed:
-        if outcome.unknown:
-            return Observed(outcome.status, unreadable=True, shown=outcome.unknown)
+        """What a program did; an output that was read before is not read again, unless it is an example's."""
         if outcome.status != "ok":
-            return Observed(outcome.status, shown=shorten(outcome.detail, MAX_OUTPUT))
+            return Observed(outcome.status, shown=without_middle(outcome.detail, MAX_OUTPUT))
         key = (entry is None, outcome.output)
-        reading = trials.readings.get(key) if example is None else None
-        if reading is None:
-            if entry is None:
-                expected = None if example is None else expected_text(example)
-                reading = await self._reader.text(outcome.output, expected)
-            else:
-                values = () if example is None else expected_values(example)
-                reading = await self._reader.value(outcome.output, values)
-            if example is None and len(outcome.output) <= MAX_REMEMBERED:
-                trials.readings[key] = reading
-        shown = shown_value(reading.shown) if entry else shown_text(outcome.output)
-        return Observed("ok", reading.digest, reading.same, bool(reading.fault), shown)
+        if example is None and key in trials.observed:
+            return trials.observed[key]
+        if entry is None:
+            reading = await self._reader.text(
+                outcome.output, None if example is None else expected_text(example)
+            )
+            shown = shown_text(outcome.output)
+        else:
+            reading = await self._reader.value(
+                outcome.output, () if example is None else expected_values(example)
+            )
+            shown = shown_value(reading.shown)
+        observed = Observed("ok", reading.digest, reading.same, bool(reading.fault), shown)
+        if example is None and len(outcome.output) <= MAX_REMEMBERED:
+            trials.observed[key] = observed
+        return observed
 
 
 _STATUS_OF_REASON = {reason: cast(OutcomeStatus, status) for status, reason in REASONS.items()}
@@ -272,45 +297,50 @@ def observed_test(grade: Grade) -> Observed:
     if grade.correct:
         return Observed("ok", digest="passed", passed=True)
     status = _STATUS_OF_REASON.get(grade.reason, "ok")
-    return Observed(status, unreadable=grade.correct is None, shown=shorten(grade.detail, MAX_OUTPUT))
+    return Observed(status, unreadable=grade.correct is None, shown=without_middle(grade.detail, MAX_OUTPUT))
 
 
 def _enough(tested: ProgramRuns, failing: int) -> float:
     """The number of further inputs that a program runs on at most."""
     if tested.language in TOOLCHAINS and TOOLCHAINS[tested.language].starts_slowly:
         return SLOW
-    return math.inf if all(one.passed for one in tested.examples) else failing
+    return math.inf if all(result.passed for result in tested.examples) else failing
 
 
 def shown_value(quoted: str) -> str:
     """A returned value as a judge may read it: without the quotes that a reading puts around it."""
     try:
-        return printable(str(ast.literal_eval(quoted)))
+        return escaped(str(ast.literal_eval(quoted)))
     except (ValueError, SyntaxError):  # shortened within an escape sequence
         return quoted[1:-1]
 
 
 def shown_text(output: bytes) -> str:
-    """Printed output as a judge may read it: printable lines, shortened."""
+    """Printed output as a judge may read it: escaped lines, shortened."""
     half = 2 * MAX_OUTPUT
     ends = output if len(output) <= 2 * half else output[:half] + output[-half:]
     text = ends.decode("utf-8", "replace").strip()
-    return shorten("\n".join(map(printable, text.split("\n"))), MAX_OUTPUT)
+    return without_middle("\n".join(map(escaped, text.split("\n"))), MAX_OUTPUT)
 
 
 def conclude(trials: _Trials) -> list[Found]:
     """The findings about each program."""
     separation, trial = Separation(trials.programs), trials.trial
     texts = {n: shown_input(trial, trials.inputs[n]) for n in separation.valid}
+    tests = len(trial.examples) or len(trial.assertions)
     kept = separation.kept({n: len(text) for n, text in texts.items() if len(text) <= MAX_INPUT})
-    found = []
-    for one in trials.programs:
-        runs = tuple(_as_run(trial, texts[n], one.further.get(n)) for n in kept)
-        note = _note(trials, one)
-        cluster, survived = separation.cluster(one), separation.survived(one)
-        tests = len(trial.examples) or len(trial.assertions)
-        found.append(Found(cluster, one.passed, tests, one.parses, runs, survived, note))
-    return found
+    return [
+        Found(
+            separation.cluster(program),
+            program.passed,
+            tests,
+            program.parses,
+            tuple(_as_run(trial, texts[n], program.further.get(n)) for n in kept),
+            separation.survived(program),
+            _note(trials, program),
+        )
+        for program in trials.programs
+    ]
 
 
 def _as_run(trial: Trial, text: str, seen: Observed | None) -> Run:
@@ -330,12 +360,12 @@ def _note(trials: _Trials, program: ProgramRuns) -> str:
     return TIME_ENDED if trials.is_cut() else ""
 
 
-def shown_input(trial: Trial, value: Any) -> str:
+def shown_input(trial: Trial, test_input: _Input) -> str:
     """An input as text: standard input as it is, arguments as a call."""
     if trial.style == "stdin":
-        return "\n".join(map(printable, str(value).split("\n")))
+        return "\n".join(map(escaped, str(test_input.value).split("\n")))
     try:
-        return printable(f"{trial.entry_point}({', '.join(map(repr, arguments(value)))})")
+        return escaped(f"{trial.entry_point}({', '.join(map(repr, test_input.arguments))})")
     except ValueError:  # Python refuses to print very long integers
         return ""
 

@@ -58,14 +58,14 @@ class ProgramRuns:
     def parses(self) -> bool | None:
         """Whether it could be started at all; None if nobody tried."""
         runs = (*self.examples, *self.further.values())
-        return any(one.status != "unparsed" for one in runs) if runs else None
+        return any(run.status != "unparsed" for run in runs) if runs else None
 
     @property
     def passed(self) -> int | None:
         """The number of examples that it passes; None if there are none or a result cannot be read."""
-        if not self.examples or any(one.unreadable for one in self.examples):
+        if not self.examples or any(run.unreadable for run in self.examples):
             return None
-        return sum(one.passed for one in self.examples)
+        return sum(run.passed for run in self.examples)
 
     @property
     def hangs(self) -> bool:
@@ -76,29 +76,28 @@ class ProgramRuns:
     @property
     def is_readable(self) -> bool:
         """Whether all its results could be read, and none is open."""
-        return not self.by_clock and not any(
-            one.unreadable for one in (*self.examples, *self.further.values())
-        )
+        runs = (*self.examples, *self.further.values())
+        return not self.by_clock and not any(run.unreadable for run in runs)
+
+    @property
+    def mostly_works(self) -> bool:
+        """Whether it did not fail on more than half of the further inputs."""
+        return 2 * sum(run.status == "ok" for run in self.further.values()) > len(self.further)
 
     @property
     def is_constant(self) -> bool:
         """Whether it printed or returned the same on all of many further inputs."""
-        outputs = [one.digest for one in self.further.values() if one.status == "ok"]
+        outputs = [run.digest for run in self.further.values() if run.status == "ok"]
         return len(outputs) >= MIN_VARIED and len(set(outputs)) == 1
 
 
 def credible(programs: Sequence[ProgramRuns]) -> list[ProgramRuns]:
     """The programs that pass the most examples; if none passes any, those that mostly work, or all."""
-    running = [one for one in programs if one.parses is not False and one.is_readable]
-    best = max((one.passed or 0 for one in running), default=0)
+    running = [program for program in programs if program.parses is not False and program.is_readable]
+    best = max((program.passed or 0 for program in running), default=0)
     if best:
-        return [one for one in running if one.passed == best]
-    working = [
-        one
-        for one in running
-        if 2 * sum(run.status == "ok" for run in one.further.values()) > len(one.further)
-    ]
-    return working or running
+        return [program for program in running if program.passed == best]
+    return [program for program in running if program.mostly_works] or running
 
 
 @dataclass(slots=True)
@@ -112,30 +111,28 @@ class Separation:
     _voters: list[ProgramRuns] = field(init=False)
 
     def __post_init__(self) -> None:
-        trusted = [one for one in credible(self.programs) if len(one.further) >= MIN_FURTHER]
-        varied = [one for one in trusted if not one.is_constant]
+        trusted = [program for program in credible(self.programs) if len(program.further) >= MIN_FURTHER]
+        varied = [program for program in trusted if not program.is_constant]
         self._voters = varied or trusted
         shared = [n for n in (self._voters[0].further if self._voters else ()) if self._is_shared(n)]
         self.valid = [n for n in shared if self._is_valid(n)]
-        self.separating = [
-            n for n in self.valid if len({one.further[n].result for one in trusted if n in one.further}) > 1
-        ]
+        self.separating = splitting(trusted, self.valid)
         self.majority = {n: self._most(n) for n in self.separating}
 
     def _is_shared(self, n: int) -> bool:
-        return all(n in one.further for one in self._voters)
+        return all(n in voter.further for voter in self._voters)
 
     def _is_valid(self, n: int) -> bool:
         """Whether at least half of the programs, counted by candidates, do not fail on an input."""
-        worked = sum(one.votes for one in self._voters if one.further[n].status == "ok")
-        return 2 * worked >= sum(one.votes for one in self._voters)
+        worked = sum(voter.votes for voter in self._voters if voter.further[n].status == "ok")
+        return 2 * worked >= sum(voter.votes for voter in self._voters)
 
     def _most(self, n: int) -> Result:
         """The result of most programs; of as many, the first."""
         counted = Counter[Result]()
-        for one in self._voters:
-            if one.further[n].status == "ok":
-                counted[one.further[n].result] += one.votes
+        for voter in self._voters:
+            if voter.further[n].status == "ok":
+                counted[voter.further[n].result] += voter.votes
         return counted.most_common(1)[0][0] if counted else ("", "")
 
     def cluster(self, program: ProgramRuns) -> str | None:
@@ -146,10 +143,10 @@ class Separation:
         if not program.is_readable or any(n not in program.further for n in self.valid):
             return None
         runs = [(n, program.further[n]) for n in self.valid]
-        if sum(one.status == "ok" for _, one in runs) < MIN_FURTHER:
+        if sum(run.status == "ok" for _, run in runs) < MIN_FURTHER:
             return None
-        examples = [f"{one.status} {one.digest}" for one in program.examples]
-        further = [f"{n} {one.status} {one.digest}" for n, one in runs]
+        examples = [f"{run.status} {run.digest}" for run in program.examples]
+        further = [f"{n} {run.status} {run.digest}" for n, run in runs]
         return sha256("\n".join([*examples, *further]).encode()).hexdigest()[:16]
 
     def survived(self, program: ProgramRuns) -> Survived | None:
@@ -159,9 +156,9 @@ class Separation:
         runs = [(n, program.further[n]) for n in self.separating]
         return Survived(
             inputs=len(runs),
-            agreed=sum(one.result == self.majority[n] for n, one in runs),
-            crashes=sum(one.status not in ("ok", "timeout") for _, one in runs),
-            timeouts=sum(one.status == "timeout" for _, one in runs),
+            agreed=sum(run.result == self.majority[n] for n, run in runs),
+            crashes=sum(run.status not in ("ok", "timeout") for _, run in runs),
+            timeouts=sum(run.status == "timeout" for _, run in runs),
             varied=not program.is_constant,
         )
 
@@ -172,9 +169,9 @@ class Separation:
         are taken first, of these the shortest.
         """
         of_cluster = {
-            self.cluster(one) or id(one): one
-            for one in self.programs
-            if one.parses is not False and one.is_readable
+            self.cluster(program) or id(program): program
+            for program in self.programs
+            if program.parses is not False and program.is_readable
         }
         pairs = list(combinations(of_cluster.values(), 2))[:2_000]
         split = {
@@ -193,8 +190,8 @@ class Separation:
         return sorted(chosen, key=lambda n: (lengths[n], n))
 
     @staticmethod
-    def _differ(one: ProgramRuns, other: ProgramRuns, n: int) -> bool:
-        return n in one.further and n in other.further and one.further[n].result != other.further[n].result
+    def _differ(a: ProgramRuns, b: ProgramRuns, n: int) -> bool:
+        return n in a.further and n in b.further and a.further[n].result != b.further[n].result
 
 
 def splitting(programs: Sequence[ProgramRuns], inputs: Iterable[int]) -> list[int]:

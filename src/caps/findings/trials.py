@@ -48,9 +48,9 @@ class Trial:
         return () if self.program is None else assertions_of(self.program)
 
     @property
-    def known(self) -> tuple[Any, ...]:
-        """The inputs that further ones are made from."""
-        return tuple(one.input for one in self.examples) or self.seeds
+    def bases(self) -> tuple[Any, ...]:
+        """The inputs that further inputs are made from."""
+        return tuple(example.input for example in self.examples) or self.seeds
 
 
 def trial_of(case: Case) -> Trial | None:
@@ -68,8 +68,8 @@ def trial_of(case: Case) -> Trial | None:
     if calls:
         examples = tuple(Example(call.arguments, call.value) for call in calls)
         return Trial(examples, name, "call")
-    made = shown_arguments(text, name) or _made_arguments(case, name)
-    return Trial((), name, "call", tuple(made)) if made else None
+    seeds = shown_arguments(text, name) or _made_arguments(case, name)
+    return Trial((), name, "call", tuple(seeds)) if seeds else None
 
 
 def _program_trial(case: Case, program: TestProgram) -> Trial:
@@ -79,9 +79,9 @@ def _program_trial(case: Case, program: TestProgram) -> Trial:
         name = program.missing[0]  # the only name that a candidate defines for the tests
     if name is None:
         return Trial((), None, "call", program=program)
-    made = shown_arguments(program.source, name) or shown_arguments(program.source, "candidate")
-    made = made or shown_arguments(case.problem.text, name) or _made_arguments(case, name)
-    return Trial((), name, "call", tuple(made), program)
+    seeds = shown_arguments(program.source, name) or shown_arguments(program.source, "candidate")
+    seeds = seeds or shown_arguments(case.problem.text, name) or _made_arguments(case, name)
+    return Trial((), name, "call", tuple(seeds), program)
 
 
 def _heads(case: Case) -> str:
@@ -91,10 +91,11 @@ def _heads(case: Case) -> str:
 
 def _made_arguments(case: Case, name: str) -> list[list[Any]]:
     """Arguments made from the annotations in the statement, else from those that a program states."""
-    for source in (_heads(case), *(one.code or one.text for one in case.candidates[:MAX_HEADERS])):
-        made = generated_arguments(source, name, _random(case))
-        if made:
-            return made
+    programs = (candidate.code or candidate.text for candidate in case.candidates[:MAX_HEADERS])
+    for source in (_heads(case), *programs):
+        values = generated_arguments(source, name, _random(case))
+        if values:
+            return values
     return []
 
 
@@ -107,15 +108,15 @@ class FurtherInputs:
 
     def __init__(self, trial: Trial, case: Case, sources: Iterable[str]) -> None:
         self._trial, self._rng = trial, _random(case)
-        self._seen = {repr(one.input) for one in trial.examples}
+        self._seen = {repr(example.input) for example in trial.examples}
         hints = Hints.of(case.problem.text, sources)
-        known, rng = trial.known, self._rng
+        bases, rng = trial.bases, self._rng
         self._read: Callable[[Any], Any] = str if trial.style == "stdin" else arguments
         self._write: Callable[[Any], Any] = str if trial.style == "stdin" else self._as_given
         self._source: Any = (
-            TextInputs(list(map(str, known)), hints, rng)
+            TextInputs(list(map(str, bases)), hints, rng)
             if trial.style == "stdin"
-            else CallInputs(list(map(arguments, known)), hints, rng)
+            else CallInputs(list(map(arguments, bases)), hints, rng)
         )
 
     def first(self, count: int) -> list[Any]:
@@ -125,11 +126,11 @@ class FurtherInputs:
         chosen = self._new(map(self._read, self._trial.seeds), count)
         chosen += self._new(self._source.related(), int(count * RELATED))
         chosen += self._new(edges, int(count * EDGES) - len(chosen) // 2)
-        return chosen + self.changed(self._trial.known, count - len(chosen))
+        return chosen + self.changed(self._trial.bases, count - len(chosen))
 
     def more(self, parents: Sequence[Any], count: int) -> list[Any]:
         """Changes of these parents and of the examples."""
-        return self.changed([*parents, *self._trial.known], count)
+        return self.changed([*parents, *self._trial.bases], count)
 
     def changed(self, parents: Sequence[Any], count: int) -> list[Any]:
         """Inputs made from these, in turn."""
@@ -154,9 +155,9 @@ class FurtherInputs:
 
     def _as_given(self, values: list[Any]) -> Any:
         """Arguments in the form of the examples: a list, or the lines of a text; None if it cannot be."""
-        if not any(isinstance(one, str) for one in self._trial.known):
+        if not any(isinstance(basis, str) for basis in self._trial.bases):
             return values
         try:
-            return "\n".join(msgspec.json.encode(one).decode() for one in values)
+            return "\n".join(msgspec.json.encode(value).decode() for value in values)
         except (TypeError, ValueError, msgspec.MsgspecError):
             return None

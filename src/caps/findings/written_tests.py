@@ -17,11 +17,11 @@ from hashlib import sha256
 from typing import Any
 
 from caps.core.types import Candidate, Case, Found, Usage
+from caps.costs.budget import Budget, UnlimitedBudget
 from caps.evidence.domains import INTERFACE, domain_named
 from caps.graders.base import Opening
 from caps.graders.test_suites import function_of
 from caps.journal.records import ReplyStore
-from caps.judging.base import Budget, UnlimitedBudget
 from caps.judging.payment import USUAL_OUTPUT, ReplyHistory, lost_usage, pay
 from caps.models.base import Completion, Model, Request
 from caps.prompts.render import ask_for_answer, generation_name
@@ -104,9 +104,9 @@ class TestWriter:
 
     async def _agreement(self, case: Case, tests: Sequence[Mapping[str, Any]]) -> list[float]:
         programs = list(dict.fromkeys(case.candidates))
-        passed = await asyncio.gather(*(self._passed(case, one, tests) for one in programs))
+        passed = await asyncio.gather(*(self._passed(case, program, tests) for program in programs))
         by_program = dict(zip(programs, passed, strict=True))
-        return agreement([by_program[one] for one in case.candidates])
+        return agreement([by_program[candidate] for candidate in case.candidates])
 
     async def _open(self) -> None:
         async with self._lock:
@@ -117,13 +117,13 @@ class TestWriter:
         self, case: Case, candidate: Candidate, tests: Sequence[Mapping[str, Any]]
     ) -> frozenset[int]:
         """Which tests a program passes."""
-        found = set()
+        passed = set()
         for place, test in enumerate(tests):
-            known = replace(case, extra={**case.extra, "tests": {"hidden": [test]}})
-            grade = await self._grader.grade(known, replace(candidate, correct=None, found=None))
+            tested = replace(case, extra={**case.extra, "tests": {"hidden": [test]}})
+            grade = await self._grader.grade(tested, replace(candidate, correct=None, found=None))
             if grade.correct:
-                found.add(place)
-        return frozenset(found)
+                passed.add(place)
+        return frozenset(passed)
 
 
 def applies(case: Case) -> bool:
@@ -163,8 +163,8 @@ def read_tests(reply: str, case: Case, count: int) -> list[dict[str, Any]]:
         except (ValueError, RecursionError, MemoryError):
             continue
         if isinstance(rows, list):
-            found = [row for row in rows if _is_test(row, called=called)]
-            return [{"input": row["input"], "output": row["output"]} for row in found[:count]]
+            usable = [row for row in rows if _is_test(row, called=called)]
+            return [{"input": row["input"], "output": row["output"]} for row in usable[:count]]
     return []
 
 
@@ -181,7 +181,7 @@ def agreement(passed: Sequence[frozenset[int]]) -> list[float]:
 def fact_key(version: str, case: Case) -> str:
     """The key of a fact: a digest of the writer, the problem and the candidates."""
     about = [case.extra.get(name) for name in (*INTERFACE, "language")]
-    shown = [(one.text, one.code) for one in case.candidates]
+    shown = [(candidate.text, candidate.code) for candidate in case.candidates]
     listed = [version, case.problem.text, about, shown]
     return sha256(json.dumps(listed, sort_keys=True, default=str).encode()).hexdigest()
 

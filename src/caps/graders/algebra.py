@@ -1,4 +1,4 @@
-"""The algebra worker: reads pairs of answers, one JSON list per line, and writes whether they are equal.
+"""The algebra worker: decides whether two answers are equal.
 
 This module alone uses math-verify, which parses LaTeX, and SymPy, which compares. Both may run forever or
 exhaust memory on a hostile answer, so this runs in a separate process (`caps.workers`) that limits itself and
@@ -14,7 +14,6 @@ Expressions are compared in three steps, the cheapest first:
    the same pair is always decided alike.
 """
 
-import json
 import re
 import sys
 import time
@@ -27,7 +26,7 @@ from typing import Any
 
 from caps.graders.answer_forms import parse_number
 from caps.graders.answers import ALGEBRA, MIN_DIGITS, Decision, decide
-from caps.workers.child import limit_cpu, limit_memory
+from caps.workers import child
 
 CACHE_SIZE = 256  # parsed expressions
 MAX_DIGITS = 3000  # of a number in an expression, and of an evaluation
@@ -49,28 +48,10 @@ class TooLargeError(Exception):
 
 
 def serve(seconds: float, memory: int) -> None:
-    """Answer until the input ends; a timer ends the process if a request exceeds its processor time."""
-    limit_memory(memory)
+    """Run a worker: compare pairs of answers until the input ends."""
     sys.setrecursionlimit(_RECURSION_LIMIT)
     algebra = _Algebra()
-    send_reply({"ready": True})
-    for line in sys.stdin:
-        limit_cpu(seconds)
-        before = time.process_time()
-        try:
-            a, b = json.loads(line)
-            algebra.seed(a, b)
-            reply: dict[str, Any] = decide(a, b, algebra)._asdict()
-        except Exception as error:  # a failure of the library does not prove a difference
-            reply = {"equal": None, "why": f"algebra failed on it ({type(error).__name__})"}
-        limit_cpu(0)
-        send_reply({**reply, "seconds": time.process_time() - before})
-
-
-def send_reply(reply: object) -> None:
-    """Write one JSON value as a line to standard output."""
-    sys.stdout.write(json.dumps(reply) + "\n")
-    sys.stdout.flush()
+    child.serve(lambda pair, _: algebra.decide(*pair), seconds=seconds, memory=memory)
 
 
 class _Algebra:
@@ -88,10 +69,17 @@ class _Algebra:
         self._read = lru_cache(maxsize=CACHE_SIZE)(self._parse)
         self(r"\sqrt{8} + x", r"2\sqrt{2} + x")  # the first comparison takes longer than a request may
 
-    def seed(self, a: str, b: str) -> None:
-        """Make the random points of SymPy a function of the pair."""
+    def decide(self, a: str, b: str) -> dict[str, Any]:
+        """The decision about a pair of answers, and the processor time that it took."""
+        before = time.process_time()
+        # The random points of SymPy are a function of the pair.
         digest = sha256("\0".join(sorted((a, b))).encode("utf-8", "surrogatepass"))
         self._sympy.core.random.seed(int.from_bytes(digest.digest()[:8], "big"))
+        try:
+            decision = decide(a, b, self)
+        except Exception as error:  # a failure of the library does not prove a difference
+            decision = Decision(None, why=f"algebra failed on it ({type(error).__name__})")
+        return {**decision._asdict(), "seconds": time.process_time() - before}
 
     def __call__(self, a: str, b: str) -> Decision:
         try:

@@ -17,6 +17,7 @@ from typing import Any
 
 from caps.core.domains import Resources
 from caps.core.errors import InputError
+from caps.core.text import escaped, without_middle
 from caps.core.types import Candidate, Case
 from caps.evidence.anatomy import dissect, fence_label
 from caps.graders.base import Grade
@@ -39,8 +40,6 @@ from caps.sandbox.base import (
     Sandbox,
     clock_seconds,
     find_sandbox,
-    printable,
-    shorten,
 )
 from caps.sandbox.inside.plain import encode
 from caps.sandbox.inside.wire import split_texts
@@ -88,7 +87,7 @@ async def run_test_program(
             return await _relay(tests, candidate, suite, prompt, limits)
         except _CandidateError as error:
             outcome = error.outcome
-            return _ended(outcome.status, shorten(outcome.detail))
+            return _ended(outcome.status, without_middle(outcome.detail))
 
 
 async def _relay(
@@ -108,7 +107,7 @@ async def _relay(
         if message.startswith(nonce.encode()):
             return _parse_verdict(message[len(nonce) :], called_candidate=bool(called))
         label, _, request = message[1:].partition(b"\0")
-        called = shorten(printable(split_texts(label, 1)[0]))
+        called = without_middle(escaped(split_texts(label, 1)[0]))
         with _blamed_on_candidate(called):
             await candidate.send(request)
             reply = await candidate.receive(deadline - time.perf_counter())
@@ -132,7 +131,7 @@ def _blamed_on_candidate(called: str = "") -> Iterator[None]:
 
 
 def _parse_verdict(message: bytes, *, called_candidate: bool) -> Grade:
-    how, kind, text, line, called, got = map(printable, split_texts(message, 6))
+    how, kind, text, line, called, got = map(escaped, split_texts(message, 6))
     if how == "passed" and called_candidate:
         return Grade(correct=True)
     if how == "undecided":
@@ -140,8 +139,10 @@ def _parse_verdict(message: bytes, *, called_candidate: bool) -> Grade:
     if not called_candidate:
         why = "they never call the candidate" if how == "passed" else f"{kind}: {text}"
         raise InputError(f"tests: cannot be run: {why}")
-    called, got = shorten(called), shorten(got)
-    detail = shorten(f"{line or kind}: called {called}, got {got}" + (f"; {kind}: {text}" if text else ""))
+    called, got = without_middle(called), without_middle(got)
+    detail = without_middle(
+        f"{line or kind}: called {called}, got {got}" + (f"; {kind}: {text}" if text else "")
+    )
     if kind == "MemoryError":
         return Grade(correct=False, reason=REASONS["memory"], detail=detail)
     reason = REASONS["crashed"] if how == "raised" or kind == "UnreadableError" else "wrong answer"
@@ -267,13 +268,13 @@ def _failed_test(
     if outcome.status != "ok":
         got = _cut(outcome.detail or outcome.status)
     elif reading.fault:
-        reason, got = REASONS["crashed"], shorten(f"what cannot be read: {reading.fault}")
+        reason, got = REASONS["crashed"], without_middle(f"what cannot be read: {reading.fault}")
     detail = f"test {index + 1}: input {_cut(example.input)}, expected {_cut(expected)}, got {got}"
     return Grade(correct=False, reason=reason, detail=detail)
 
 
 def _cut(value: object) -> str:
     try:
-        return shorten(repr(value), 160)
+        return without_middle(repr(value), 160)
     except ValueError:  # Python refuses to print very long integers
         return f"{type(value).__name__} of very many digits"

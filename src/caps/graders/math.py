@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from caps.core.domains import Resources
 from caps.core.errors import InputError, MissingExtraError
+from caps.core.text import short_repr
 from caps.core.types import BY_CLOCK, Candidate, Case
 from caps.graders.answer_forms import candidate_answer, extract_answer
 from caps.graders.answers import ALGEBRA, EXACT, MAX_CHARS, Decision, decide, same_answer
@@ -91,9 +92,10 @@ class MathGrader:
         decisions = [await self.decide(gold, answer) for gold in accepted]
         for gold, decision in zip(accepted, decisions, strict=True):
             if decision.equal:
-                compared = f"{_shown(answer)} against {_shown(gold)}"
+                compared = f"{short_repr(answer, _SHOWN)} against {short_repr(gold, _SHOWN)}"
                 return Grade(correct=True, detail=compared, decided_by=decision.layer)
-        compared = f"{_shown(answer)} against {' or '.join(_shown(gold) for gold in accepted)}"
+        listed = " or ".join(short_repr(gold, _SHOWN) for gold in accepted)
+        compared = f"{short_repr(answer, _SHOWN)} against {listed}"
         doubts = [decision.why for decision in decisions if decision.equal is None]
         if doubts:
             return Grade(correct=None, reason="undecided", detail=f"{compared}: {doubts[0]}")
@@ -230,16 +232,12 @@ def _gold(value: object) -> str:
     except ValueError:
         raise InputError("answer: has more digits than can be read") from None
     if not without_spaces(normalize(gold[:MAX_CHARS])) or gold in ("inf", "-inf", "nan"):
-        raise InputError(f"answer: {_shown(str(value))} cannot be read as an answer")
+        raise InputError(f"answer: {short_repr(str(value), _SHOWN)} cannot be read as an answer")
     if len(gold) > MAX_CHARS:
         raise InputError(
             f"answer: {len(gold):,} characters are too long for one; at most {MAX_CHARS:,} are read"
         )
     return gold
-
-
-def _shown(answer: str) -> str:
-    return repr(answer if len(answer) <= _SHOWN else answer[: _SHOWN - 1] + "…")
 
 
 def _installed() -> str | None:

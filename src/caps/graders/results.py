@@ -20,7 +20,7 @@ from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from caps.core.errors import InputError, SandboxError
-from caps.sandbox.base import printable, shorten
+from caps.core.text import escaped, without_middle
 from caps.sandbox.inside.plain import PYTHON, UnreadableError, decode, encode, pairs
 from caps.workers import child
 from caps.workers.pool import ClockError, NoReplyError, NotStartedError, Workers
@@ -129,22 +129,22 @@ def read(kind: Kind, data: bytes, expected: Sequence[bytes]) -> Reading:
     try:
         return _read_text(data, expected) if kind == "text" else _read_value(data, expected)
     except (UnreadableError, RecursionError) as error:
-        return Reading(fault=printable(str(error)))
+        return Reading(fault=escaped(str(error)))
     except MemoryError:
         return Reading(fault="it takes too much memory")
 
 
 def _read_text(data: bytes, expected: Sequence[bytes]) -> Reading:
     text = data.decode("utf-8", "replace")
-    same = any(same_text(one.decode("utf-8", "surrogatepass"), text) for one in expected)
+    same = any(same_text(wanted.decode("utf-8", "surrogatepass"), text) for wanted in expected)
     return Reading(same, _digest(_DECIMAL.sub(_round_text, normalised(text))), _show(text))
 
 
 def _read_value(data: bytes, expected: Sequence[bytes]) -> Reading:
     value = read_value(data)
     if expected:
-        found = sort_key(value)
-        same = any(found == sort_key(read_value(one)) for one in expected)
+        key = sort_key(value)
+        same = any(key == sort_key(read_value(wanted)) for wanted in expected)
     else:
         same = False
     rendered = render(value)
@@ -154,8 +154,8 @@ def _read_value(data: bytes, expected: Sequence[bytes]) -> Reading:
 _DECIMAL = re.compile(r"(?<![\w.])-?\d{1,15}\.\d{1,30}(?![\w.])")
 
 
-def _round_text(found: re.Match[str]) -> str:
-    return str(_round(float(found[0])))
+def _round_text(number: re.Match[str]) -> str:
+    return str(_round(float(number[0])))
 
 
 def _alike(value: Any) -> Any:
@@ -185,7 +185,7 @@ def _digest(text: str) -> str:
 
 def _show(text: str) -> str:
     ends = text if len(text) <= 4 * SHOWN_CHARS else text[: 2 * SHOWN_CHARS] + text[-2 * SHOWN_CHARS :]
-    return shorten(repr(ends), SHOWN_CHARS)
+    return without_middle(repr(ends), SHOWN_CHARS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,16 +86,16 @@ def read_public_suite(case: Case) -> Examples | TestProgram | None:
 def read_suite(case: Case) -> Examples | TestProgram:
     """Parse the hidden tests of a case, or the public ones if there are no others."""
     field = _stated_tests(case.extra)
-    found: Mapping[str, Any] = field if isinstance(field, dict) else {}
-    entry = _entry_point(case.extra, found)
+    groups: Mapping[str, Any] = field if isinstance(field, dict) else {}
+    entry = _entry_point(case.extra, groups)
     where, tests = "tests", field
-    if "hidden" in found or "public" in found:
-        where = "tests.hidden" if found.get("hidden") else PUBLIC
-        tests = found.get(where.partition(".")[2])
-    elif all(isinstance(found.get(name), list) for name in _COLUMNS):
-        if len(found["inputs"]) != len(found["outputs"]):
+    if "hidden" in groups or "public" in groups:
+        where = "tests.hidden" if groups.get("hidden") else PUBLIC
+        tests = groups.get(where.partition(".")[2])
+    elif all(isinstance(groups.get(name), list) for name in _COLUMNS):
+        if len(groups["inputs"]) != len(groups["outputs"]):
             raise InputError("tests: the numbers of inputs and outputs differ")
-        pairs = zip(found["inputs"], found["outputs"], strict=True)
+        pairs = zip(groups["inputs"], groups["outputs"], strict=True)
         tests = [{"input": text, "output": output} for text, output in pairs]
     if isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests):
         tests = "\n".join(tests)
@@ -103,7 +103,7 @@ def read_suite(case: Case) -> Examples | TestProgram:
         return _program(tests, entry, where, case)
     if not isinstance(tests, list) or not tests:
         raise InputError(f"{where}: contains no tests; give a list of inputs and outputs, or a test program")
-    suite = _examples(tests, entry, where, starter=_starter_function(case.extra, found))
+    suite = _examples(tests, entry, where, starter=_starter_function(case.extra, groups))
     return replace(suite, public=where == PUBLIC)
 
 
@@ -199,8 +199,8 @@ def _is_class(name: str, case: Case) -> bool:
     """
     texts = (case.problem.text, str(case.extra.get("starter_code") or ""))
     defined = re.compile(rf"^[ \t]*(class|def)[ \t]+{re.escape(name)}\b", re.MULTILINE)
-    found = next((match[1] for match in map(defined.search, texts) if match), None)
-    return found == "class" if found else name[:1].isupper() and "_" not in name
+    keyword = next((match[1] for match in map(defined.search, texts) if match), None)
+    return keyword == "class" if keyword else name[:1].isupper() and "_" not in name
 
 
 def _unbound_names(tree: ast.Module) -> set[str]:

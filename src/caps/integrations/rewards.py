@@ -26,12 +26,12 @@ from typing import Any, Literal, TypeAlias, Unpack
 
 from caps.api import ManyOptions, Selected, select_many, select_many_sync
 from caps.core.errors import CapsError, ModelError, SettingError
-from caps.selected import failed
+from caps.results import failed
 
 Text: TypeAlias = str | Sequence[Mapping[str, Any]]
 Scale: TypeAlias = Literal["score", "rank"]
 #: Votes would reward what most completions say, and so what the policy says already.
-NO_VOTES: Mapping[str, object] = {"votes": 0, "loose_votes": 0}
+NO_VOTES: Mapping[str, object] = {"votes": 0}
 _log = logging.getLogger(__name__)
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from caps.core.errors import SettingError
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
+from caps.costs.budget import Budget, Shortage
 from caps.evidence.entrants import Views
 from caps.prompts.fence import quote, show
 from caps.prompts.read import Imitation
@@ -96,17 +97,6 @@ class Attempt(msgspec.Struct, frozen=True):
     judge: str = ""
 
 
-class Shortage(msgspec.Struct, frozen=True):
-    """Why a budget has no room for a call: the setting that limits it, what the call reserves, what is left.
-
-    Both numbers are in the unit of the setting: tokens or dollars.
-    """
-
-    setting: str
-    reserves: float
-    left: float
-
-
 class Ruling(msgspec.Struct, frozen=True):
     """The answer to an ask with all its calls; `malformed` if no reply could be read.
 
@@ -146,53 +136,6 @@ class Ruling(msgspec.Struct, frozen=True):
 
 
 NOTHING = Usage(0, 0)
-
-
-class Budget(Protocol):
-    """A budget for calls: each call reserves its maximum before it and settles its cost after it."""
-
-    free: bool  # it counts nothing
-    limited: bool
-    deadline: float | None  # a time of the event loop's clock
-
-    def covers(self, most: Usage) -> bool:
-        """Whether the case's own share is enough for this, whatever other cases spend."""
-        ...
-
-    async def reserve(self, most: Usage) -> Shortage | None:
-        """Reserve the most that a call may cost, unless too little is left: then what is lacking."""
-        ...
-
-    def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
-        """Replace the reservation of a call by its cost."""
-        ...
-
-    def for_stored_replies(self) -> "Budget":
-        """The same budget for replies that are stored: they cost nothing now, so no total can refuse them."""
-        ...
-
-
-class UnlimitedBudget:
-    """A budget without limits."""
-
-    free = True
-    limited = False
-    deadline: float | None = None
-
-    def covers(self, most: Usage) -> bool:  # noqa: ARG002
-        """Always True."""
-        return True
-
-    async def reserve(self, most: Usage) -> Shortage | None:  # noqa: ARG002
-        """Nothing is ever lacking."""
-        return None
-
-    def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
-        """Count nothing."""
-
-    def for_stored_replies(self) -> "UnlimitedBudget":
-        """The same."""
-        return self
 
 
 class Judge(Protocol):

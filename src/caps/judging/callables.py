@@ -32,11 +32,24 @@ from typing import Any, Literal, TypeAlias
 
 from caps.core.errors import SettingError
 from caps.core.play import AskKind
-from caps.core.text import printable_line
-from caps.core.types import Answer, Ask, Group, Level, Pairing, Pick, Rating, Solo, Unanswered, Usage, Verdict
+from caps.core.text import printable_line, short_repr, shortened
+from caps.core.types import (
+    Answer,
+    Ask,
+    Group,
+    Level,
+    Pairing,
+    Pick,
+    Rating,
+    Solo,
+    Unanswered,
+    Usage,
+    Verdict,
+    verdict_of,
+)
+from caps.costs.budget import Budget
 from caps.journal.records import ReplyStore
-from caps.judging.base import LOST, NOTHING, Attempt, Budget, Judge, PreparedCase, Ruling
-from caps.prompts.read import verdict_of
+from caps.judging.base import LOST, NOTHING, Attempt, Judge, PreparedCase, Ruling
 
 Word: TypeAlias = Literal["A", "B", "TIE"]
 Compared: TypeAlias = str | Verdict | tuple[str | Verdict, Usage]
@@ -230,7 +243,7 @@ def _read(ask: Ask, returned: Any) -> tuple[Answer, Usage]:
     else:
         answer, wanted = _picked(ask, returned), f"an index from 0 to {len(ask.entrants) - 1}"
     if answer is None:
-        return Unanswered(_shortened(f"malformed: returned {_shown(returned)}, not {wanted}")), usage
+        return Unanswered(_shortened(f"malformed: returned {short_repr(returned, 60)}, not {wanted}")), usage
     return answer, usage
 
 
@@ -283,14 +296,5 @@ def _name(judge: object) -> str:
     return getattr(judge, "__qualname__", None) or type(judge).__qualname__
 
 
-def _shown(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception:
-        text = f"an object of type {type(value).__name__}"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def _shortened(reason: str) -> str:
-    line = printable_line(reason)
-    return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 3] + "..."
+    return shortened(printable_line(reason), LONGEST_REASON)

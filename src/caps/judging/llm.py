@@ -33,9 +33,10 @@ from caps.core.types import (
     Verdict,
     shows_difference,
 )
+from caps.costs.budget import Budget, UnlimitedBudget
 from caps.evidence.domains import domain_named
 from caps.evidence.entrants import shown_media
-from caps.judging.base import Attempt, Budget, PreparedCase, Ruling, UnlimitedBudget
+from caps.judging.base import Attempt, PreparedCase, Ruling
 from caps.judging.payment import (
     DENSEST_BYTES,
     MOST_MEDIA,

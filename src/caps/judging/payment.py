@@ -28,7 +28,8 @@ from caps.core.errors import (
     UnreachableError,
 )
 from caps.core.types import Usage
-from caps.judging.base import LOST, NOTHING, Attempt, Budget, Shortage
+from caps.costs.budget import Budget, Shortage
+from caps.judging.base import LOST, NOTHING, Attempt
 from caps.models.base import Completion, Model, Recalls, Request, estimate_prompt
 
 DENSEST_BYTES = 2  # bytes per token of the densest text assumed; prose and code have three to four

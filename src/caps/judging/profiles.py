@@ -5,13 +5,12 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
+from caps.config.tables import Place, check_keys, read_settings
 from caps.core.errors import InputError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import capabilities_of
-from caps.core.settings import nearest, settings_of
-from caps.files import read_file
+from caps.core.settings import settings_of
+from caps.files import decode_json, read_file
 
 T = TypeVar("T")
 NAMES = tuple(spec.name for spec in fields(JudgeProfile))
@@ -38,24 +37,15 @@ OPTION = "--judge-profile"
 
 def read_profile(path: Path) -> JudgeProfile:
     """Read a profile, such as one saved by `caps diagnose --save`; missing fields get their defaults."""
-    where = f"{OPTION} {path}"
-    try:
-        row = msgspec.json.decode(read_file(path, option=OPTION))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON: {error}") from None
+    place = Place(f"{OPTION} {path}", raises=InputError)
+    row = decode_json(read_file(path, option=OPTION), object, place.source)
     if not isinstance(row, dict):
-        raise InputError(f"{where}: must be a JSON object with {', '.join(NAMES)}")
-    unknown = [name for name in row if name not in (*NAMES, *BESIDE)]
-    known = {name: row[name] for name in NAMES if name in row}
-    if unknown or not known:
-        wrong = (
-            f"{unknown[0]!r} is no field; {nearest(unknown[0], [*NAMES])}" if unknown else "no field in it; "
-        )
-        raise InputError(f"{where}: {wrong}fields are {', '.join(NAMES)}")
-    try:
-        return replace(JudgeProfile(), **known)
-    except SettingError as error:
-        raise InputError(f"{where}: {error}") from None
+        raise place.error(f"must be a JSON object with {', '.join(NAMES)}")
+    check_keys(row, (*NAMES, *BESIDE), place)
+    measured = {name: value for name, value in row.items() if name in NAMES}
+    if not measured:
+        raise place.error(f"no field in it; fields are {', '.join(NAMES)}")
+    return read_settings(measured, JudgeProfile, place)
 
 
 def profile_fields(strategy: object) -> tuple[str, ...]:

@@ -23,8 +23,9 @@ from caps.core.types import (
     Usage,
     shown_size,
 )
+from caps.costs.budget import Budget
 from caps.datasets.verdicts import Answers, Recorded, read_records, text_digest
-from caps.judging.base import Attempt, Budget, PreparedCase, Ruling
+from caps.judging.base import Attempt, PreparedCase, Ruling
 
 FULL_VIEW = "full view"
 MERGED_ORDER = "merged order"

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from caps.core.types import Ask, Unanswered, Usage
-from caps.judging.base import Budget, Judge, PreparedCase, Ruling
+from caps.costs.budget import Budget
+from caps.judging.base import Judge, PreparedCase, Ruling
 
 
 class ReplayedJudge:

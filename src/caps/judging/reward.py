@@ -6,7 +6,8 @@ The rating is `5.5 + 4.5 * s / (1 + |s|)` of the score s: it rises with the scor
 
 from caps.core.play import AskKind
 from caps.core.types import Ask, Message, Rating, Solo, Unanswered, Usage
-from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling
+from caps.costs.budget import Budget
+from caps.judging.base import NOTHING, Attempt, PreparedCase, Ruling
 from caps.judging.llm import JudgingModel
 from caps.judging.payment import NoReply, ReplyHistory, at_most, pay
 from caps.models.base import Request

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from caps.core.types import Answer, Ask, Usage
-from caps.judging.base import Budget, PreparedCase, Ruling
+from caps.costs.budget import Budget
+from caps.judging.base import PreparedCase, Ruling
 
 
 class ScriptedJudge:

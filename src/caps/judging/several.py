@@ -21,18 +21,9 @@ from msgspec.structs import replace as changed
 from caps.core.errors import CapsError, ModelError, NotRecordedError
 from caps.core.text import number, percent, plural, printable_line
 from caps.core.types import Answer, Ask, Level, Pick, Rating, Unanswered, Usage, Verdict
+from caps.costs.budget import Budget, Shortage
 from caps.costs.prices import Price
-from caps.judging.base import (
-    NOTHING,
-    UNREAD,
-    Budget,
-    Judge,
-    Opinion,
-    PreparedCase,
-    Ruling,
-    Shortage,
-    together,
-)
+from caps.judging.base import NOTHING, UNREAD, Judge, Opinion, PreparedCase, Ruling, together
 from caps.models.base import Notify, ignore
 
 EXHAUSTED = ("budget", "time")

@@ -39,8 +39,8 @@ from caps.core.types import (
     Rating,
     Verdict,
     shows_difference,
+    verdict_of,
 )
-from caps.prompts.read import verdict_of
 
 NORMAL = NormalDist()
 PARTIAL_SKILL = 0.7  # the share of the skill above chance at E2 that is left at E1 by default

@@ -22,19 +22,12 @@ import msgspec
 
 from caps.core.errors import MissingFeatureError
 from caps.core.secrets import StreamScrubber
+from caps.core.text import printable_line
 from caps.models import faults
 from caps.models.batch_lines import RESULT_BYTES, URL
 from caps.models.faults import Attempts, Fault, Retries
 from caps.models.http import HttpModel
-from caps.models.wire import (
-    REPLY_BYTES,
-    OversizedReplyError,
-    decode,
-    limited,
-    printable,
-    read_body,
-    read_start,
-)
+from caps.models.wire import REPLY_BYTES, OversizedReplyError, decode, limited, read_body, read_start
 
 _ID = re.compile(r"[\w.:@~+=-]{1,200}(?:/[\w.:@~+=-]{1,200}){0,4}")  # some contain a folder
 _TEXT_CHARS = 300
@@ -103,7 +96,7 @@ def _name(value: object) -> str | None:
 
 
 def _text(value: object) -> str:
-    return printable(value, _TEXT_CHARS) if isinstance(value, str) else ""
+    return printable_line(value[:_TEXT_CHARS]) if isinstance(value, str) else ""
 
 
 def _count(value: object) -> int:

@@ -14,11 +14,12 @@ import aiohttp
 
 from caps.core.errors import CapsError, ModelError, SettingError
 from caps.core.secrets import shown_address, split_addresses
+from caps.core.text import printable_line
 from caps.models.base import Completion, ConnectOptions, HasConnections, Model, Request
 from caps.models.http import HttpModel
 from caps.models.servers import ServersModel
 from caps.models.weights import Report, default_weights, path_of, weights_name
-from caps.models.wire import NAME_CHARS, decode, printable, read_body
+from caps.models.wire import NAME_CHARS, decode, read_body
 from caps.registry import MODELS, create, names, names_code, resolve
 
 USUAL_PORTS = {"vLLM": 8000, "SGLang": 30000, "llama.cpp": 8080, "Ollama": 11434, "LM Studio": 1234}
@@ -149,7 +150,7 @@ def _parse_model(row: dict[str, Any]) -> ServedModel:
     meta = row.get("meta")
     values = [meta.get("n_ctx"), meta.get("n_ctx_train")] if isinstance(meta, dict) else []
     values += [row.get(name) for name in _CONTEXT_FIELDS]
-    return ServedModel(printable(row["id"], NAME_CHARS), _first_count(values))
+    return ServedModel(printable_line(row["id"][:NAME_CHARS]), _first_count(values))
 
 
 async def _add_contexts(

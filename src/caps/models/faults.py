@@ -20,7 +20,7 @@ from caps.core.errors import (
     UnknownModelError,
     UnreachableError,
 )
-from caps.models.wire import printable
+from caps.core.text import shortened_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ _TOO_LONG = re.compile(
     r"context.?(length|size|window)|too many (input )?tokens|too long|(reduce|exceeds?) the .*(length|limit)",
     re.I | re.S,
 )
-_QUOTED = 3000  # characters of a server's message that are processed
+_QUOTED = 300  # characters of a server's message
 _QUOTA = re.compile(r"insufficient.?(quota|balance|credit)|billing", re.I)
 
 
@@ -250,5 +250,4 @@ def _short(value: object) -> str:
         text = str(value)
     except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
         return "what cannot be shown"
-    text = " ".join(printable(text, _QUOTED).split())
-    return text if len(text) <= 300 else text[:300] + " …"
+    return shortened_line(text, _QUOTED)

@@ -34,6 +34,7 @@ from caps.core.secrets import (
     names_credential,
     shown_address,
 )
+from caps.core.text import printable_line
 from caps.models import faults
 from caps.models.base import Completion, Connection, ConnectOptions, HasConnections, Request
 from caps.models.faults import Attempts, Fault, Retries
@@ -46,7 +47,6 @@ from caps.models.wire import (
     decode,
     embedded_status,
     encode_body,
-    printable,
     read_body,
     read_completion,
     read_start,
@@ -245,7 +245,7 @@ class HttpModel:
         if not isinstance(rows, list):
             return ()
         names = [row.get("id") for row in rows if isinstance(row, dict)]
-        return tuple(printable(name, NAME_CHARS) for name in names if isinstance(name, str))
+        return tuple(printable_line(name[:NAME_CHARS]) for name in names if isinstance(name, str))
 
     async def listing(self) -> tuple[int, Any]:
         """Status and model list of the server; raises what aiohttp does, or `ValueError`."""

@@ -293,7 +293,7 @@ class ServersModel:
         while True:
             up = [server for server in order if not server.is_out]
             if failed.issuperset(up):
-                await self._wait_for_retry(tries, error, up)
+                await self._wait_for_retry(tries, error, up, refused=len(failed) == len(order))
                 up = [server for server in order if not server.is_out]
             server = await self._acquire([server for server in up if server not in failed] or up)
             if server is None:
@@ -357,8 +357,13 @@ class ServersModel:
                     return assigned
         return None
 
-    async def _wait_for_retry(self, tries: Attempts, error: ModelError | None, up: Sequence[_Server]) -> None:
-        """Wait until a call that every server up has failed can be tried again, or raise why it cannot."""
+    async def _wait_for_retry(
+        self, tries: Attempts, error: ModelError | None, up: Sequence[_Server], *, refused: bool
+    ) -> None:
+        """Wait until a call that every server up has failed can be tried again, or raise why it cannot.
+
+        A call that every server has `refused` for its key or model is not tried again.
+        """
         servers, now = self._servers.values(), time.monotonic()
         asked = None if error is None else error.wait
         if not up:
@@ -366,7 +371,9 @@ class ServersModel:
         known = any(server.model.known for server in servers)
         pause = tries.pause(loading=False, known=known, asked=asked, now=now)
         hopeless = all(isinstance(server.error, REFUSES_ALL) for server in servers)
-        if pause is None or (hopeless and not up):
+        if hopeless and (refused or not up):
+            raise self._all_out(error)
+        if pause is None:
             raise self._all_out(error) if error is None or not up else error
         await asyncio.sleep(pause)
 

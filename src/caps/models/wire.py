@@ -169,11 +169,6 @@ def embedded_status(reply: Any) -> int | None:
     return code if isinstance(code, int) and 400 <= code < 600 else 500
 
 
-def printable(text: str, max_chars: int) -> str:
-    """The beginning of a server's text, safe to print on one line: without terminal codes."""
-    return "".join(one if one.isprintable() else " " for one in text[:max_chars])
-
-
 def finite(logprob: float) -> float:
     """A log-probability that JSON can represent."""
     # Compared first: a server's integer may be too large for a float.

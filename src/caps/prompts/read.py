@@ -30,7 +30,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from caps.core.types import Ask, Group, Pairing, Pick, Rating, Solo, Verdict
+from caps.core.types import Ask, Group, Pairing, Pick, Rating, Solo, Verdict, verdict_of
 from caps.prompts.letters import small_letters, unusual, visible
 
 How = Literal["tags", "json", "plain", "none"]
@@ -128,16 +128,6 @@ _AS_ASKED = {
 }
 _ASKED = {fields: (form[: form.index(">") + 1], re.compile(form)) for fields, form in _AS_ASKED.items()}
 
-# The paper's table: a winner and a confidence become two ratings from 1 to 10.
-RATINGS = {
-    ("A", "HIGH"): Verdict(9, 3),
-    ("A", "LOW"): Verdict(7, 5),
-    ("B", "HIGH"): Verdict(3, 9),
-    ("B", "LOW"): Verdict(5, 7),
-    ("TIE", "HIGH"): Verdict(5, 5),
-    ("TIE", "LOW"): Verdict(5, 5),
-}
-
 
 class Reading(NamedTuple):
     """The answer read from a reply, and how; `cause` says why there is none.
@@ -191,11 +181,6 @@ class _Mark(NamedTuple):
     at: int
     closed: bool = True
     alone: bool = True
-
-
-def verdict_of(winner: str, confidence: str) -> Verdict:
-    """`A`, `B` or `TIE` with `HIGH` or `LOW` as a verdict."""
-    return RATINGS[winner, confidence]
 
 
 def fields_of(ask: Ask) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What a page says about a case: its problem, the chosen answer, and how many candidates gave it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from random import Random
 from statistics import fmean
@@ -9,15 +9,19 @@ from statistics import fmean
 from caps.core.domains import Signature
 from caps.core.errors import CapsError
 from caps.core.types import Candidate, Case, Entrant
-from caps.evidence.anatomy import dissect, final_answer, spoken
-from caps.evidence.domains import domain_named
 from caps.evidence.profiles import profile_for, profile_named, signature_of, with_views
 from caps.evidence.signatures import same_text
+from caps.reports.answers import answer_text, domain_of
 from caps.runs.rebuild import RebuiltRun
 from caps.runs.result_lines import Line
 from caps.strategies.dedup import count_votes, dedup
 
-ANSWER_CHARACTERS = 120
+GROUPED_CHARACTERS = 40  # longer values of a field are texts, which group nothing
+# Fields that are answers, and the names of columns.
+NOT_GROUPING = frozenset(
+    ("answer", "solution", "case", "result", "problem", "probability", "votes", "answers", "calls",
+     "tokens read", "cost", "note")
+)  # fmt: skip
 MOST_ANSWERS = 12  # of the other candidates, to be found by a search
 
 
@@ -35,6 +39,7 @@ class CaseFacts:
     majority: float | None
     signatures: tuple[str | None, ...]  # of all candidates; equal for equal answers
     texts: int  # a hash of all candidates: two runs with the same have the same candidates
+    fields: Mapping[str, str] = field(default_factory=dict)  # by which cases can be grouped
 
 
 def case_facts(run: RebuiltRun, case: Case, line: Line) -> CaseFacts:
@@ -49,9 +54,9 @@ def case_facts(run: RebuiltRun, case: Case, line: Line) -> CaseFacts:
     signature = None if chosen is None else signatures[winner or 0]
     most = max(votes.values(), default=0)
     labels = [candidates[player].correct for player, count in voted.items() if count == most]
-    short = domain_named(case.domain).short_answers
+    short = domain_of(case).short_answers
     others = dict.fromkeys(
-        answer_text(candidates[signatures.index(one)], short=True) for one in votes if one != signature
+        answer_text(candidates[signatures.index(other)], short=True) for other in votes if other != signature
     )
     return CaseFacts(
         problem=case.problem.text,
@@ -64,26 +69,19 @@ def case_facts(run: RebuiltRun, case: Case, line: Line) -> CaseFacts:
         majority=None if not labels or None in labels else fmean(map(bool, labels)),
         signatures=tuple(signatures),
         texts=hash(tuple(candidate.text for candidate in candidates)),
+        fields=grouping_fields(case),
     )
 
 
-def answer_text(candidate: Candidate, *, short: bool) -> str:
-    """The answer of a candidate in a line: its final answer, the head of its program, or its first words."""
-    text = final_answer(candidate) if short else dissect(candidate).code
-    if text is None:
-        text = spoken(candidate.text).strip()
-        if short:  # no answer is stated or boxed: the last words may say what it is
-            ends = [line.strip() for line in text[-1000:].splitlines() if any(map(str.isalnum, line))]
-            return shortened((ends or [""])[-1], ANSWER_CHARACTERS)
-    lines = [line.strip() for line in text.strip()[:4000].splitlines() if line.strip()]
-    telling = [line for line in lines if line.startswith(("def ", "class ", "+++ "))]
-    return shortened((telling or lines or [""])[0], ANSWER_CHARACTERS)
-
-
-def shortened(text: str, most: int) -> str:
-    """A text on one line, shortened with an ellipsis."""
-    words = " ".join(text[: 2 * most].split())
-    return words if len(words) <= most and len(text) <= 2 * most else words[: most - 1] + "…"
+def grouping_fields(case: Case) -> dict[str, str]:
+    """The domain of a case and its other fields that hold a short value."""
+    return {"domain": case.domain} | {
+        name: str(value)
+        for name, value in case.extra.items()
+        if isinstance(value, str | int | float)
+        and 0 < len(str(value)) <= GROUPED_CHARACTERS
+        and name not in NOT_GROUPING
+    }
 
 
 def _entrants(candidates: Sequence[Candidate], sign: Signature) -> list[Entrant]:

@@ -1,25 +1,23 @@
-"""Charts as SVG: bars, calls over time, reliability, intervals, accuracy against tokens, panels of figures.
+"""Charts as SVG: bars, reliability, intervals, accuracy against tokens, panels of figures.
 
-One look for all pages and files. The room for labels is measured, marks carry their values as tooltips, and
-every chart is described in words for screen readers. A chart takes its width: pages draw each one twice, for
-wide and narrow windows, and show the one that fits.
+One look for all pages and files. A chart is drawn once, narrow enough to be read on a phone, and scales with
+its box. Labels stand above their bars, names below their plane; marks carry their values as tooltips, and
+every chart is described in words for screen readers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from textwrap import wrap
 from unicodedata import east_asian_width
 
 from caps.core.text import number, percent
-from caps.reports.html import Node, el
+from caps.reports.html import Html, el, join
+from caps.reports.numbers import brief, span
 from caps.statistics.estimates import pareto_front
 
-WIDTH, NARROW = 640, 350
-HALF = 470  # of a chart that stands beside another
-LEAST_WIDE = 440  # narrower charts have their labels above and below, not beside
+WIDTH = 440
 TEXT, SMALL = 13.0, 11.5  # font sizes, as in chart.css
-STEP = 34  # height of a row
 _THIN, _BROAD = frozenset("ijlI.,:;|!'()[] "), frozenset("mwMW@%–…")
 
 
@@ -61,45 +59,70 @@ class Scale:
         return self.start + (self.end - self.start) * (value - self.low) / (self.high - self.low or 1)
 
 
-def shown_chart(draw: Callable[[int], Node], width: int = WIDTH) -> Node:
-    """A chart for wide and for narrow windows; the style of a page shows one of the two."""
-    return el("div", draw(width), draw(NARROW), class_="drawn")
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The elements of a chart with its height, its title, and what it shows in words."""
+
+    body: Html
+    height: float
+    title: str
+    about: str
+
+    def svg(self, *before: Html, margin: float = 0, **attributes: str) -> Html:
+        """The chart as an element that fills the width of its box; `before` stands below what is drawn."""
+        width, height = WIDTH + 2 * margin, max(self.height, 1) + margin
+        return el(
+            "svg", el("title", self.title), el("desc", self.about), *before, self.body,
+            viewBox=f"{-margin:g} {-margin / 2:g} {width:g} {height:g}", class_="chart", role="img",
+            aria_label=f"{self.title}. {self.about}", **attributes,
+        )  # fmt: skip
 
 
-def hover(words: str, *drawn: Node) -> Node:
+def hover(words: str, *drawn: Html) -> Html:
     """Marks with their value as a tooltip."""
     return el("g", el("title", words), *drawn)
 
 
-def heading(title: str, notes: Sequence[str], width: int = WIDTH) -> tuple[list[Node], float]:
+def label(words: str, x: float, y: float, class_: str = "note", anchor: str | None = None) -> Html:
+    """A text of a chart; `anchor` is the side at which it is held: start, middle or end."""
+    return el("text", words, x=x, y=y, class_=class_, text_anchor=anchor)
+
+
+def line(path: str, class_: str) -> Html:
+    """A line of a chart."""
+    return el("path", d=path, class_=class_)
+
+
+def joined(spots: Sequence[tuple[float, float]]) -> str:
+    """The path through some points."""
+    return "M" + "L".join([f"{x:.1f} {y:.1f}" for x, y in spots]) if spots else ""
+
+
+def heading(title: str, notes: Sequence[str]) -> tuple[list[Html], float]:
     """Draw the title and notes of a chart; return them with their height."""
-    titles = wrap(title, max(int(width / 8.2), 20))
-    lines = [line for note in notes if note for line in wrap(note, max(int(width / 6.3), 20))]
-    drawn = [el("text", line, x=0, y=15 + 18 * index, class_="title") for index, line in enumerate(titles)]
+    titles = wrap(title, 52)
+    lines = [row for note in notes if note for row in wrap(note, 68)]
+    drawn = [label(row, 0, 15 + 18 * place, "title") for place, row in enumerate(titles)]
     top = 18 * len(titles)
-    drawn += [
-        el("text", line, x=0, y=top + 15 + 15 * index, class_="note") for index, line in enumerate(lines)
-    ]
+    drawn += [label(row, 0, top + 15 + 15 * place) for place, row in enumerate(lines)]
     return drawn, top + 6 + 15 * len(lines)
 
 
-def whisker(x: float, high: float, low: float, class_: str = "whisker") -> Node:
+def whisker(x: float, high: float, low: float) -> Html:
     """Draw a vertical interval with end caps."""
-    return el(
-        "path",
-        d=f"M{x - 4:g} {high:g}H{x + 4:g}M{x:g} {high:g}V{low:g}M{x - 4:g} {low:g}H{x + 4:g}",
-        class_=class_,
+    return line(
+        f"M{x - 4:g} {high:g}H{x + 4:g}M{x:g} {high:g}V{low:g}M{x - 4:g} {low:g}H{x + 4:g}", "whisker"
     )
 
 
-def mark(x: float, y: float, class_: str, *, square: bool = False) -> Node:
+def mark(x: float, y: float, class_: str, *, square: bool = False) -> Html:
     """Draw a point, round or square, so that two kinds differ without colour."""
     if square:
         return el("rect", x=x - 5, y=y - 5, width=10, height=10, class_=class_)
     return el("circle", cx=x, cy=y, r=5.5, class_=class_)
 
 
-def ticks(low: float, high: float, most: int = 6) -> list[float]:
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Return at most about `most` round numbers that cover an interval."""
     rough = max(high - low, 1e-9) / max(most - 1, 1)
     unit = 10.0 ** floor(log10(rough))
@@ -108,161 +131,40 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     return [index * step for index in range(first, max(last, first + 1) + 1)]
 
 
-def brief(value: float) -> str:
-    """A number as an axis shows it: 950, 1.5k, 20k, 3M."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{number(value / size, 2 if value < 10 * size else 1)}{unit}"
-    return number(value, 3)
-
-
-def drawing(
-    drawn: Sequence[Node], height: float, title: str, about: str | None = None, width: int = WIDTH
-) -> Node:
-    """Create an SVG of these elements, with a description for screen readers."""
-    return el(
-        "svg", el("title", title), None if about is None else el("desc", about), *drawn,
-        viewBox=f"0 0 {width} {max(height, 1):g}", role="img", width=width,
-        class_="chart narrow" if width < LEAST_WIDE else "chart",
-        aria_label=title if about is None else f"{title}. {about}",
-    )  # fmt: skip
+ROW = 40  # height of a row with its label above it
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A labelled bar of parts: (CSS class, length)."""
+    """A labelled length with its CSS class; `note` is the length in words."""
 
     label: str
-    parts: tuple[tuple[str, float], ...]
-    note: str = ""
-
-    @property
-    def total(self) -> float:
-        """The length of the bar."""
-        return sum(amount for _, amount in self.parts)
-
-    @property
-    def value(self) -> str:
-        """The length in words."""
-        return self.note or number(self.total, 0)
+    kind: str
+    length: float
+    note: str
 
 
-def bars(rows: Sequence[Bar], title: str, *, reference: tuple[float, str] | None = None) -> Node:
-    """Draw horizontal bars on one scale; `reference` is a length to compare with and its name.
-
-    A reference far beyond the bars is named beyond the edge: drawn to scale, it would flatten them.
-    """
-    return shown_chart(lambda width: _bars(rows, title, reference, width))
-
-
-def _bars(rows: Sequence[Bar], title: str, reference: tuple[float, str] | None, width: int) -> Node:
-    longest = max((row.total for row in rows), default=0) or 1
-    left = min(max((text_width(row.label) for row in rows), default=0) + 12, 0.42 * width)
-    right = max((text_width(row.value, SMALL) for row in rows), default=0) + 12
-    room, step = max(width - left - right, 30), 30
-    drawn: list[Node] = []
-    foot = len(rows) * step
-    if reference is not None:
-        shown = reference[0] <= 1.25 * longest
-        longest = max(longest, reference[0]) if shown else longest
-        x = left + room * min(reference[0] / longest, 1)
-        path = (
-            f"M{x:g} 0V{foot + 4}"
-            if shown
-            else f"M{x:g} 0V{foot + 4}M{x + 4:g} {foot / 2:g}h9m-4 -4l4 4l-4 4"
+def bars(rows: Sequence[Bar], title: str) -> Drawing:
+    """Draw horizontal bars from zero, all on one scale."""
+    longest = max((row.length for row in rows), default=0) or 1
+    drawn = []
+    for place, row in enumerate(rows):
+        y, width = ROW * place, WIDTH * row.length / longest
+        room = WIDTH - text_width(row.note, SMALL) - 10
+        drawn.append(
+            hover(
+                f"{row.label}: {row.note}",
+                label(fitted(row.label, room), 0, y + 13, "who"),
+                label(row.note, WIDTH, y + 13, anchor="end"),
+                el("rect", x=0, y=y + 18, width=WIDTH, height=14, rx=2, class_="rail"),
+                el("rect", x=0, y=y + 18, width=max(width, 1), height=14, rx=2, class_=row.kind),
+            )
         )
-        drawn.append(hover(reference[1], el("path", d=path, class_="chance")))
-        half = text_width(reference[1], SMALL) / 2
-        at = min(max(x, half), max(width - half, half))
-        label = fitted(reference[1], width, SMALL)
-        drawn.append(el("text", label, x=at, y=foot + 19, class_="note", text_anchor="middle"))
-        foot += 24
-    for index, row in enumerate(rows):
-        x, y = left, index * step
-        inner = [
-            el("text", fitted(row.label, left - 10), x=left - 10, y=y + 18, class_="who", text_anchor="end")
-        ]
-        for class_, amount in row.parts:
-            length = room * amount / longest
-            if amount > 0:
-                inner.append(el("rect", x=x, y=y + 5, width=max(length, 3), height=18, rx=2, class_=class_))
-            x += length
-        inner.append(el("text", row.value, x=x + 8, y=y + 18, class_="note halo"))
-        drawn.append(hover(f"{row.label}: {row.value}", *inner))
-    about = "; ".join(
-        [f"{row.label}: {row.value}" for row in rows] + ([] if reference is None else [reference[1]])
-    )
-    return drawing(drawn, foot, title, about, width)
+    about = "; ".join(f"{row.label}: {row.note}" for row in rows)
+    return Drawing(join(drawn), ROW * len(rows), title, about)
 
 
-MINUTE, HOUR = 60, 3600
-
-
-def duration(seconds: float) -> str:
-    """A duration in the unit that suits it: 0.5 s, 12 s, 3 min, 2 h 5 min."""
-    if seconds < MINUTE:
-        return f"{number(seconds, 1 if seconds < 10 else 0)} s"
-    if seconds < HOUR:
-        return f"{number(seconds / MINUTE, 1 if seconds < 10 * MINUTE else 0)} min"
-    hours, rest = divmod(round(seconds / MINUTE), 60)
-    return f"{hours:,} h" + (f" {rest} min" if rest else "")
-
-
-def timeline(stamps: Sequence[tuple[float, str]], title: str) -> Node | None:
-    """Draw calls over time from (seconds, level) pairs; None if there are fewer than two."""
-    if len(stamps) < 2 or max(stamps)[0] <= min(stamps)[0]:
-        return None
-    return shown_chart(lambda width: _timeline(stamps, title, width))
-
-
-def _timeline(stamps: Sequence[tuple[float, str]], title: str, width: int) -> Node:
-    start, end = min(stamps)[0], max(stamps)[0]
-    span, columns = end - start, 60 if width >= LEAST_WIDE else 36
-    heights = [dict[str, int]() for _ in range(columns)]
-    for at, level in stamps:
-        column = heights[min(int((at - start) / span * columns), columns - 1)]
-        column[level] = column.get(level, 0) + 1
-    most, top, bottom = max(sum(column.values()) for column in heights), 8, 98
-    up = [value for value in ticks(0, most, 3) if value <= most and value == int(value)]
-    left = max(text_width(number(value, 0), SMALL) for value in up) + 10
-    across, upward = Scale(0, span, left, width - 4), Scale(0, most, bottom, top)
-    drawn = [el("path", d=f"M{left:g} {upward.at(value):g}H{width}", class_="grid") for value in up]
-    drawn += [
-        el("text", number(value, 0), x=left - 6, y=upward.at(value) + 4, class_="note", text_anchor="end")
-        for value in up
-    ]
-    each = span / columns
-    for index, column in enumerate(heights):
-        y, inner = float(bottom), list[Node]()
-        for level, class_ in (("E1", "e1"), ("E2", "e2")):
-            height = bottom - upward.at(column.get(level, 0))
-            y -= height
-            if height:
-                x, wide = across.at(index * each), across.at(each) - across.at(0) - 1
-                inner.append(el("rect", x=x, y=y, width=max(wide, 1), height=height, class_=class_))
-        if inner:
-            said = ", ".join(f"{count} at {level}" for level, count in sorted(column.items()))
-            drawn.append(hover(f"{duration(index * each)} to {duration((index + 1) * each)}: {said}", *inner))
-    drawn += _seconds_axis(span, across, bottom, width)
-    about = f"{len(stamps)} calls in {duration(span)}; at most {most} in {duration(each)}"
-    return drawing(drawn, bottom + 38, title, about, width)
-
-
-def _seconds_axis(span: float, across: Scale, foot: float, width: int) -> list[Node]:
-    unit = HOUR if span >= 2 * HOUR else MINUTE if span >= 2 * MINUTE else 1
-    name = {HOUR: "hours", MINUTE: "minutes", 1: "seconds"}[unit]
-    drawn = [el("path", d=f"M{across.start:g} {foot:g}H{width}", class_="axis")]
-    for value in ticks(0, span / unit, 6):
-        x, label = across.at(value * unit), number(value, 3)
-        if x <= width - text_width(label, SMALL) / 2:
-            drawn.append(el("path", d=f"M{x:g} {foot:g}v4", class_="axis"))
-            drawn.append(el("text", label, x=x, y=foot + 17, class_="note", text_anchor="middle"))
-    middle = (across.start + width) / 2
-    axis = f"{name} since the first call"
-    return [*drawn, el("text", axis, x=middle, y=foot + 33, class_="note", text_anchor="middle")]
-
-
-TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,71 +196,52 @@ def curve(
     axis: str,
     ideal: str = "",
     coin: bool = True,
-    width: int = WIDTH,
-) -> Node:
+) -> Drawing:
     """Draw stated confidence against accuracy.
 
     `stated` holds the marks of the horizontal axis; `ideal` names the line of perfect calibration, where
     there is one; `coin` marks 50 %.
     """
-    drawn, top = heading(title, notes, width)
-    height = 220 if width >= LEAST_WIDE else 190
-    # Beside the plane: the names of the series; a narrow chart has them below.
-    names = [one.name for one in series if one.name]
-    beside = max((text_width(name) + 40 for name in names), default=20) if width >= LEAST_WIDE else 12
-    beside = max(beside, text_width(ideal, SMALL) + 16 if ideal and width >= LEAST_WIDE else 0)
-    left, end = 48, width - beside
-    pad = 34 if len(stated) == 2 else 12
-    across = Scale(stated[0][0], stated[-1][0], left + pad, end - pad)
-    upward = Scale(0.0, 1.0, top + height, top + 12)
-    for share in TICKS:
+    drawn, top = heading(title, notes)
+    left, foot = 48, top + 200
+    pad = 34 if len(stated) == 2 else 20
+    across = Scale(stated[0][0], stated[-1][0], left + pad, WIDTH - pad)
+    upward = Scale(0.0, 1.0, foot, top + 12)
+    for share in SHARES:
         y = upward.at(share)
-        class_ = "chance" if coin and share == 0.5 else "grid"
-        drawn.append(el("path", d=f"M{left} {y:g}H{end:g}", class_=class_))
-        drawn.append(
-            el("text", f"{100 * share:.0f} %", x=left - 8, y=y + 4, class_="note", text_anchor="end")
-        )
+        drawn.append(line(f"M{left} {y:g}H{WIDTH}", "chance" if coin and share == 0.5 else "grid"))
+        drawn.append(label(f"{100 * share:.0f} %", left - 8, y + 4, anchor="end"))
     if coin:
-        drawn.append(el("text", "a coin", x=left + 4, y=upward.at(0.5) - 4, class_="note halo"))
-    foot = upward.start
-    step = 1 if width >= LEAST_WIDE or len(stated) < 7 else 2
-    for value, name in stated[::step]:
-        drawn.append(el("text", name, x=across.at(value), y=foot + 19, class_="note", text_anchor="middle"))
-    drawn.append(el("text", axis, x=(left + end) / 2, y=foot + 39, class_="note", text_anchor="middle"))
+        drawn.append(label("a coin", left + 4, upward.at(0.5) - 4, "note halo"))
+    drawn += [label(name, across.at(value), foot + 19, anchor="middle") for value, name in stated]
+    drawn.append(label(axis, (left + WIDTH) / 2, foot + 39, anchor="middle"))
     if ideal:
         start = max(stated[0][0], 0.0)
-        line = f"M{across.at(start):g} {upward.at(start):g}L{across.at(1):g} {upward.at(1):g}"
-        drawn.append(hover(ideal, el("path", d=line, class_="chance")))
-        if width >= LEAST_WIDE:
-            drawn.append(el("text", ideal, x=end + 8, y=upward.at(1) + 4, class_="note"))
-    for index, one in enumerate(series):
-        drawn += _series(one, 7 * (2 * index - len(series) + 1), across, upward)
+        ends = [(across.at(share), upward.at(share)) for share in (start, 1.0)]
+        drawn.append(hover(ideal, line(joined(ends), "chance")))
+        drawn.append(label(ideal, across.at(1) - 6, upward.at(1) + 26, "note halo", "end"))
+    for place, points in enumerate(series):
+        drawn += _series(points, 7 * (2 * place - len(series) + 1), across, upward)
     foot += 48
-    for index, one in enumerate(one for one in series if one.name):
-        x, y = (
-            (end + 18, upward.at(0.55) + 22 * index)
-            if width >= LEAST_WIDE
-            else (left, foot + 12 + 22 * index)
-        )
-        drawn.append(mark(x, y, f"at {'e2' if one.full else 'e1'}", square=not one.full))
-        drawn.append(el("text", one.name, x=x + 14, y=y + 4, class_="who"))
-    foot += 0 if width >= LEAST_WIDE else 22 * len(names) + 8
-    return drawing(drawn, foot, title, _curve_description(series, stated), width)
+    for points in (points for points in series if points.name):
+        foot += 22
+        drawn.append(mark(left + 4, foot - 10, f"at {'e2' if points.full else 'e1'}", square=not points.full))
+        drawn.append(label(points.name, left + 18, foot - 6, "who"))
+    return Drawing(join(drawn), foot, title, _curve_description(series, stated))
 
 
-def _series(one: Series, shift: float, across: Scale, upward: Scale) -> list[Node]:
-    level = "e2" if one.full else "e1"
-    points = [(across.at(spot.at) + shift, upward.at(spot.right)) for spot in one.spots]
-    joined = "".join(f"{'L' if place else 'M'}{x:g} {y:g}" for place, (x, y) in enumerate(points))
-    drawn = [el("path", d=joined, class_=f"joined {level}")] if points else []
-    for spot, (x, y) in zip(one.spots, points, strict=True):
+def _series(series: Series, shift: float, across: Scale, upward: Scale) -> list[Html]:
+    level = "e2" if series.full else "e1"
+    places = [(across.at(spot.at) + shift, upward.at(spot.right)) for spot in series.spots]
+    drawn = [line(joined(places), f"joined {level}")] if places else []
+    for spot, (x, y) in zip(series.spots, places, strict=True):
         counted = f" of {spot.count}" if spot.count else ""
-        said = f"{percent(spot.right)} %{counted} right ({percent(spot.low)} to {percent(spot.high)})"
+        right = f"{percent(spot.right)} %{counted} right ({span(spot.low, spot.high)})"
         drawn.append(
             hover(
-                f"{one.name}: {said}" if one.name else f"said about {percent(spot.at)} %: {said}",
+                f"{series.name}: {right}" if series.name else f"said about {percent(spot.at)} %: {right}",
                 whisker(x, upward.at(spot.high), upward.at(spot.low)),
-                mark(x, y, f"at {level}", square=not one.full),
+                mark(x, y, f"at {level}", square=not series.full),
             )
         )
     return drawn
@@ -367,10 +250,10 @@ def _series(one: Series, shift: float, across: Scale, upward: Scale) -> list[Nod
 def _curve_description(series: Sequence[Series], stated: Sequence[tuple[float, str]]) -> str:
     names = dict(stated)
     return "; ".join(
-        f"{one.name or 'choices'}, {names.get(spot.at) or f'{100 * spot.at:.0f} % stated'}: "
+        f"{points.name or 'choices'}, {names.get(spot.at) or f'{100 * spot.at:.0f} % stated'}: "
         f"{100 * spot.right:.1f} % right"
-        for one in series
-        for spot in one.spots
+        for points in series
+        for spot in points.spots
     )
 
 
@@ -384,121 +267,41 @@ class Row:
     high: float
     full: bool = True
 
+    @property
+    def words(self) -> str:
+        """The share and its interval."""
+        interval = f" ({span(self.low, self.high)})" if self.high > self.low else ""
+        return f"{percent(self.value)} %{interval}"
+
 
 def forest(
-    rows: Sequence[Row],
-    title: str,
-    notes: Sequence[str] = (),
-    *,
-    line: tuple[float, str] | None = None,
-    width: int = WIDTH,
-) -> Node:
-    """Draw shares with intervals from 0 to 100 %; `line` is a share to compare with and its name."""
-    drawn, top = heading(title, notes, width)
-    top += 18 if line is not None else 4
-    is_narrow, has_room = width < WIDTH, width >= LEAST_WIDE
-    interval = {row.label: _interval(row) for row in rows}
-    left = min(max(text_width(row.label) for row in rows) + 14, 0.45 * width) if not is_narrow else 6
-    right = max(text_width(f"{percent(row.value)} %") for row in rows) + 20
-    right += max(text_width(words, SMALL) for words in interval.values()) + 4 if has_room else 0
-    step = STEP if not is_narrow else 46
-    across, foot = Scale(0.0, 1.0, left + 8, width - right - 6), top + step * len(rows)
-    for share in TICKS:
-        x = across.at(share)
-        drawn.append(el("path", d=f"M{x:g} {top:g}V{foot:g}", class_="grid"))
-        anchor = "middle" if share or not is_narrow else "start"
-        drawn.append(el("text", f"{100 * share:.0f} %", x=x, y=foot + 18, class_="note", text_anchor=anchor))
-    if line is not None:
-        x = across.at(line[0])
-        drawn.append(el("path", d=f"M{x:g} {top - 4:g}V{foot:g}", class_="chance"))
-        drawn.append(el("text", line[1], x=x, y=top - 8, class_="note", text_anchor="middle"))
-    for index, row in enumerate(rows):
-        y = top + step * (index + 0.5) + (8 if is_narrow else 0)
-        level = "e2" if row.full else "e1"
-        label = fitted(row.label, (width if is_narrow else left) - 12)
-        at, anchor = (0.0, "start") if is_narrow else (left - 10, "end")
+    rows: Sequence[Row], title: str, notes: Sequence[str] = (), *, reference: tuple[float, str] | None = None
+) -> Drawing:
+    """Draw shares with intervals from 0 to 100 %; `reference` is a share to compare with and its name."""
+    drawn, top = heading(title, notes)
+    top += 18 if reference is not None else 4
+    across, foot = Scale(0.0, 1.0, 6, WIDTH - 6), top + ROW * len(rows)
+    for share in SHARES:
+        anchor = {0.0: "start", 1.0: "end"}.get(share, "middle")
+        drawn.append(line(f"M{across.at(share):g} {top:g}V{foot:g}", "grid"))
+        drawn.append(label(f"{100 * share:.0f} %", across.at(share), foot + 17, anchor=anchor))
+    if reference is not None:
+        x = across.at(reference[0])
+        drawn.append(line(f"M{x:g} {top - 4:g}V{foot:g}", "chance"))
+        drawn.append(label(reference[1], x, top - 8, anchor="middle"))
+    for place, row in enumerate(rows):
+        y, level = top + ROW * place, "e2" if row.full else "e1"
+        room = WIDTH - text_width(row.words, SMALL) - 10
         inner = [
-            el("text", label, x=at, y=y - 14 if is_narrow else y + 4, class_="who halo", text_anchor=anchor)
+            label(fitted(row.label, room), 0, y + 15, "who halo"),
+            label(row.words, WIDTH, y + 15, "note halo", "end"),
         ]
         if row.high > row.low:
-            span = f"M{across.at(row.low):g} {y:g}H{across.at(row.high):g}"
-            inner.append(el("path", d=span, class_=f"span {level}"))
-        inner.append(mark(across.at(row.value), y, f"at {level}", square=not row.full))
-        x = width - right + 14
-        inner.append(el("text", f"{percent(row.value)} %", x=x, y=y + 4, class_="who"))
-        if has_room:
-            inner.append(el("text", interval[row.label], x=width, y=y + 4, class_="note", text_anchor="end"))
-        drawn.append(hover(f"{row.label}: {percent(row.value)} % {interval[row.label]}".strip(), *inner))
-    about = "; ".join(f"{row.label}: {percent(row.value)} % {interval[row.label]}".strip() for row in rows)
-    return drawing(drawn, foot + 28, title, about, width)
-
-
-def _interval(row: Row) -> str:
-    return f"({percent(row.low)} to {percent(row.high)})" if row.high > row.low else ""
-
-
-NAME_HEIGHT = 15.0
-NAME_STEPS = 9
-LONGEST_NAME = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A rectangle."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def overlap(self, other: "Box") -> float:
-        """Return the common area of two boxes."""
-        width = min(self.right, other.right) - max(self.left, other.left)
-        height = min(self.bottom, other.bottom) - max(self.top, other.top)
-        return width * height if width > 0 and height > 0 else 0.0
-
-
-def shorten(name: str) -> str:
-    """Shorten a name for a chart; the table beside the chart has the full name."""
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
-
-
-def place_names(
-    names: Sequence[str], points: Sequence[tuple[float, float]], taken: Sequence[Box], within: Box
-) -> list[Box]:
-    """Place each name near its point without covering others, in order; `taken` should stay free."""
-    dots = [Box(x - 7, y - 7, x + 7, y + 7) for x, y in points]
-    placed: list[Box] = []
-    for name, (x, y) in zip(names, points, strict=True):
-        near = [
-            (_cost(box, placed, dots, taken, within) + distance, box) for distance, box in _around(name, x, y)
-        ]
-        placed.append(min(near, key=lambda one: one[0])[1])
-    return placed
-
-
-def _around(name: str, x: float, y: float) -> list[tuple[float, Box]]:
-    """Return boxes beside, above and below a point, each with its distance."""
-    width = text_width(name)
-    boxes = []
-    for step in range(NAME_STEPS):
-        for side in (-1, 1) if step else (1,):
-            middle = y + side * step * NAME_HEIGHT * 0.75
-            top, bottom = middle - NAME_HEIGHT / 2, middle + NAME_HEIGHT / 2
-            lefts = [x + 10, x - 10 - width, *([] if step < 2 else [x - width / 2])]
-            for left in lefts:
-                distance = 8.0 * step + (4 if left < x else 0)
-                boxes.append((distance, Box(left, top, left + width, bottom)))
-    return boxes
-
-
-def _cost(box: Box, placed: Sequence[Box], dots: Sequence[Box], taken: Sequence[Box], within: Box) -> float:
-    outside = (box.right - box.left) * (box.bottom - box.top) - box.overlap(within)
-    names = sum(map(box.overlap, placed))
-    return 20 * (outside + names) + 6 * sum(map(box.overlap, dots)) + 1.5 * sum(map(box.overlap, taken))
-
-
-PLANE_LEFT, PLANE_RIGHT, PLANE_HEIGHT = 48, 16, 330
+            inner.append(line(f"M{across.at(row.low):g} {y + 28:g}H{across.at(row.high):g}", f"span {level}"))
+        inner.append(mark(across.at(row.value), y + 28, f"at {level}", square=not row.full))
+        drawn.append(hover(f"{row.label}: {row.words}", *inner))
+    about = "; ".join(f"{row.label}: {row.words}" for row in rows)
+    return Drawing(join(drawn), foot + 24, title, about)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -518,90 +321,70 @@ def best_options(points: Sequence[Point]) -> list[int]:
     return pareto_front([(point.tokens, point.share) for point in points])
 
 
-def plane(points: Sequence[Point], title: str, notes: Sequence[str] = (), *, width: int = WIDTH) -> Node:
-    """Draw accuracy against tokens; a line joins the Pareto front, other points are hollow."""
+PLANE_LEFT, PLANE_HEIGHT, NAME = 48, 260, 18
+
+
+def plane(points: Sequence[Point], title: str, notes: Sequence[str] = ()) -> Drawing:
+    """Draw accuracy against tokens as numbered points, named below; a line joins the Pareto front."""
     best = best_options(points)
-    about = "On the front, the cheapest first: " + ", ".join(
-        f"{point.label} ({100 * point.share:.1f} % for {number(point.tokens, 0)})"
-        for point in (points[index] for index in best)
-    )
-    drawn, top = heading(title, [*notes, _key(points, best)], width)
+    drawn, top = heading(title, [*notes, _key(points, best)])
     low, high = min(point.low for point in points), max(point.high for point in points)
     most = max(point.tokens for point in points) or 1
     pad = 0.06 * (high - low) or 0.05
-    # Names are right of their points, so the last point must not be at the edge.
-    across = Scale(0, most, PLANE_LEFT + 8, width - PLANE_RIGHT - (70 if width >= LEAST_WIDE else 20))
-    upward = Scale(max(0.0, low - pad), min(1.0, high + pad), top + PLANE_HEIGHT, top + 12)
-    up = [share for share in ticks(upward.low, upward.high) if upward.low <= share <= upward.high]
-    out = [tokens for tokens in ticks(0, most, 6 if width >= LEAST_WIDE else 4) if tokens <= most * 1.05]
-    drawn += _plane_axes(up, out, across, upward, width)
-    positions = [(across.at(point.tokens), upward.at(point.share)) for point in points]
-    steps = "".join(
-        f"{'L' if index else 'M'}{x:g} {y:g}" for index, (x, y) in enumerate(positions[one] for one in best)
+    foot = top + PLANE_HEIGHT
+    across = Scale(0, most, PLANE_LEFT + 14, WIDTH - 14)
+    upward = Scale(max(0.0, low - pad), min(1.0, high + pad), foot, top + 12)
+    for share in ticks(upward.low, upward.high):
+        if upward.low <= share <= upward.high:
+            drawn.append(line(f"M{PLANE_LEFT} {upward.at(share):g}H{WIDTH}", "grid"))
+            drawn.append(
+                label(f"{number(100 * share, 1)} %", PLANE_LEFT - 8, upward.at(share) + 4, anchor="end")
+            )
+    for tokens in ticks(0, most):
+        if tokens <= most * 1.05:
+            drawn.append(label(brief(tokens), across.at(tokens), foot + 19, anchor="middle"))
+    drawn.append(
+        label("tokens read by the judge per case", (PLANE_LEFT + WIDTH) / 2, foot + 39, anchor="middle")
     )
-    drawn.append(el("path", d=steps, class_="front"))
-    whiskers = [
-        (x, upward.at(point.high), upward.at(point.low))
-        for point, (x, _) in zip(points, positions, strict=True)
+    places = [(across.at(point.tokens), upward.at(point.share)) for point in points]
+    drawn.append(line(joined([places[index] for index in best]), "front"))
+    drawn += [
+        whisker(x, upward.at(point.high), upward.at(point.low))
+        for point, (x, _) in zip(points, places, strict=True)
     ]
-    drawn += [whisker(*ends) for ends in whiskers]
-    taken = [Box(x - 4, high, x + 4, low) for x, high, low in whiskers]
-    drawn += _names(points, positions, taken, best, Box(PLANE_LEFT, top, width, top + PLANE_HEIGHT))
-    for index, (point, (x, y)) in enumerate(zip(points, positions, strict=True)):
-        ring = [el("circle", cx=x, cy=y, r=10, class_="ring")] if point.chosen else []
-        said = (
-            f"{point.label}: {percent(point.share)} % ({percent(point.low)} to {percent(point.high)}) for "
-            f"{number(point.tokens, 0)} tokens a case"
+    foot += 56
+    # The front is drawn last, so that no other point covers it.
+    for index in sorted(range(len(points)), key=lambda index: (index in best, points[index].chosen)):
+        point, (x, y), kind = points[index], places[index], "best" if index in best else "behind"
+        ring = [el("circle", cx=x, cy=y, r=12.5, class_="ring")] if point.chosen else []
+        words = (
+            f"{percent(point.share)} % ({span(point.low, point.high)}) for {number(point.tokens, 0)} tokens"
         )
-        drawn.append(hover(said, *ring, mark(x, y, "dot best" if index in best else "dot behind")))
-    return drawing(drawn, top + PLANE_HEIGHT + 48, title, about, width)
+        dot = el("circle", cx=x, cy=y, r=9, class_=f"dot {kind}")
+        drawn.append(hover(f"{point.label}: {words} a case", *ring, dot, _numeral(index, x, y, kind)))
+        name_y = foot + NAME * index
+        drawn.append(el("circle", cx=9, cy=name_y - 4, r=8, class_=f"dot {kind}"))
+        drawn.append(_numeral(index, 9, name_y - 4, kind))
+        tone = "who won" if point.chosen else "who" if index in best else "who lost"
+        figures = f"{percent(point.share)} %, {brief(point.tokens)}"
+        room = WIDTH - 30 - text_width(figures, SMALL)
+        drawn.append(label(fitted(point.label, room), 24, name_y, tone))
+        drawn.append(label(figures, WIDTH, name_y, anchor="end"))
+    about = "On the front, the cheapest first: " + ", ".join(
+        f"{point.label} ({percent(point.share)} % for {number(point.tokens, 0)})"
+        for point in (points[index] for index in best)
+    )
+    return Drawing(join(drawn), foot + NAME * len(points), title, about)
+
+
+def _numeral(index: int, x: float, y: float, kind: str) -> Html:
+    return label(str(index + 1), x, y + 4, f"numeral {kind}", "middle")
 
 
 def _key(points: Sequence[Point], best: Sequence[int]) -> str:
     parts = ["filled and joined: no other is both cheaper and better"] if len(best) < len(points) else []
     parts += ["ringed: recommended"] if any(point.chosen for point in points) else []
     return "; ".join(parts).capitalize() + "." if parts else ""
-
-
-def _plane_axes(
-    up: Sequence[float], out: Sequence[float], across: Scale, upward: Scale, width: int
-) -> list[Node]:
-    drawn, end, foot = list[Node](), width - PLANE_RIGHT, upward.start
-    for share in up:
-        y = upward.at(share)
-        drawn.append(el("path", d=f"M{PLANE_LEFT} {y:g}H{end}", class_="grid"))
-        label = f"{number(100 * share, 1)} %"
-        drawn.append(el("text", label, x=PLANE_LEFT - 8, y=y + 4, class_="note", text_anchor="end"))
-    for tokens in out:
-        x = across.at(tokens)
-        drawn.append(el("path", d=f"M{x:g} {foot:g}v5", class_="axis"))
-        drawn.append(el("text", brief(tokens), x=x, y=foot + 19, class_="note", text_anchor="middle"))
-    axis, middle = "tokens read by the judge per case", (PLANE_LEFT + end) / 2
-    return [*drawn, el("text", axis, x=middle, y=foot + 39, class_="note", text_anchor="middle")]
-
-
-def _names(
-    points: Sequence[Point],
-    positions: Sequence[tuple[float, float]],
-    taken: Sequence[Box],
-    best: Sequence[int],
-    room: Box,
-) -> list[Node]:
-    """Draw the names, the most important ones first, with a thin line to a name that had to move."""
-    order = sorted(range(len(points)), key=lambda one: (not points[one].chosen, one not in best))
-    names = [shorten(points[one].label) for one in order]
-    drawn = []
-    boxes = place_names(names, [positions[one] for one in order], taken, room)
-    for one, name, box in zip(order, names, boxes, strict=True):
-        x, y = positions[one]
-        middle = (box.top + box.bottom) / 2
-        if abs(middle - y) > NAME_HEIGHT:
-            edge = min(max(x, box.left), box.right)
-            foot = box.bottom if y > middle else box.top
-            drawn.append(el("path", d=f"M{x:g} {y:g}L{edge:g} {foot:g}", class_="leader"))
-        weight = "halo won" if points[one].chosen else "halo" if one in best else "halo lost"
-        drawn.append(el("text", name, x=box.left, y=middle + 4, class_=weight))
-    return drawn
 
 
 # Panels of figures, and lines: for studies and benchmarks.
@@ -624,6 +407,13 @@ class PanelCell:
         """All values that must fit on the scale."""
         return [value for value in (self.ours, self.low, self.high, self.paper) if value is not None]
 
+    def words(self, unit: str) -> str:
+        """The figure with its interval and the published one."""
+        words = f"{number(self.ours, 2)}{f' {unit}' if unit else ''}"
+        if self.low is not None and self.high is not None and self.high > self.low:
+            words += f" ({number(self.low, 2)} to {number(self.high, 2)})"
+        return words if self.paper is None else f"{words}; published {number(self.paper, 2)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
@@ -634,77 +424,64 @@ class Panel:
     series: Mapping[str, Sequence[PanelCell | None]]
 
 
-def panels(
-    drawn_panels: Sequence[Panel],
-    rows: Sequence[str],
-    title: str,
-    notes: Sequence[str] = (),
-    *,
-    width: int = WIDTH,
-) -> Node:
+def panels(shown: Sequence[Panel], rows: Sequence[str], title: str, notes: Sequence[str] = ()) -> Drawing:
     """Draw one panel per metric, one below the other; hollow marks are published figures."""
-    names = list(dict.fromkeys(name for panel in drawn_panels for name in panel.series))
-    has_paper = any(
-        cell is not None and cell.paper is not None
-        for panel in drawn_panels
-        for cells in panel.series.values()
-        for cell in cells
-    )
-    hollow = "Hollow: the published figure." if has_paper else ""
-    drawn, top = heading(title, [*notes, hollow], width)
-    left = min(max(text_width(row) for row in rows) + 14, 0.42 * width)
-    legend, top = _legend([name for name in names if name], names, top, width)
-    for panel in drawn_panels:
-        inner, top = _panel(panel, rows, names, left=left, top=top, width=width)
+    names = list(dict.fromkeys(name for panel in shown for name in panel.series))
+    cells = [
+        cell for panel in shown for series in panel.series.values() for cell in series if cell is not None
+    ]
+    hollow = "Hollow: the published figure." if any(cell.paper is not None for cell in cells) else ""
+    drawn, top = heading(title, [*notes, hollow])
+    left = min(max(text_width(row) for row in rows) + 14, 0.4 * WIDTH)
+    legend, top = _legend(names, top)
+    for panel in shown:
+        inner, top = _panel(panel, rows, names, left=left, top=top)
         drawn += inner
     about = "; ".join(
-        f"{panel.title}{f' of {name}' if name else ''}, {row}: {_cell_words(cell, panel.unit)}"
-        for panel in drawn_panels
-        for name, cells in panel.series.items()
-        for row, cell in zip(rows, cells, strict=True)
+        f"{panel.title}{f' of {name}' if name else ''}, {row}: {cell.words(panel.unit)}"
+        for panel in shown
+        for name, series in panel.series.items()
+        for row, cell in zip(rows, series, strict=True)
         if cell is not None
     )
-    return drawing([*drawn, *legend], top, title, about, width)
+    return Drawing(join([*drawn, *legend]), top, title, about)
 
 
 def _panel(
-    panel: Panel, rows: Sequence[str], names: Sequence[str], *, left: float, top: float, width: int
-) -> tuple[list[Node], float]:
-    values = [value for cells in panel.series.values() for cell in cells if cell for value in cell.values]
+    panel: Panel, rows: Sequence[str], names: Sequence[str], *, left: float, top: float
+) -> tuple[list[Html], float]:
+    values = [value for series in panel.series.values() for cell in series if cell for value in cell.values]
     low, high = min(values, default=0.0), max(values, default=1.0)
     if low >= 0 and low < 0.5 * high:  # a scale from zero, unless it would hide all differences
         low = 0.0
-    marks = ticks(low, high if high > low else low + 1, 6 if width >= LEAST_WIDE else 4)
-    across = Scale(marks[0], marks[-1], left + 6, width - 26)
+    marks = ticks(low, high if high > low else low + 1)
+    across = Scale(marks[0], marks[-1], left + 6, WIDTH - 20)
     unit = f" ({panel.unit})" if panel.unit and panel.unit not in panel.title else ""
-    drawn: list[Node] = [el("text", f"{panel.title}{unit}", x=left, y=top + 20, class_="head won")]
+    drawn = [label(f"{panel.title}{unit}", left, top + 20, "head won")]
     top += 30
     step = max(PANEL_ROW, PANEL_SERIES * len(panel.series) + 6)
     foot = top + step * len(rows)
     for value in marks:
-        x = across.at(value)
-        drawn.append(el("path", d=f"M{x:g} {top:g}V{foot:g}", class_="grid"))
-        drawn.append(el("text", brief(value), x=x, y=foot + 17, class_="note", text_anchor="middle"))
+        drawn.append(line(f"M{across.at(value):g} {top:g}V{foot:g}", "grid"))
+        drawn.append(label(brief(value), across.at(value), foot + 17, anchor="middle"))
     for place, row in enumerate(rows):
         middle = top + step * (place + 0.5)
         if place:
-            drawn.append(el("path", d=f"M0 {middle - step / 2:g}H{width}", class_="grid"))
-        label = fitted(row, left - 12)
-        drawn.append(el("text", label, x=left - 10, y=middle + 4, class_="who", text_anchor="end"))
-        for index, (name, cells) in enumerate(panel.series.items()):
-            cell = cells[place]
+            drawn.append(line(f"M0 {middle - step / 2:g}H{WIDTH}", "grid"))
+        drawn.append(label(fitted(row, left - 12), left - 10, middle + 4, "who", "end"))
+        for index, (name, series) in enumerate(panel.series.items()):
+            cell = series[place]
             if cell is not None and cell.values:
                 y = middle + PANEL_SERIES * (index - (len(panel.series) - 1) / 2)
-                words = f"{row}{f', {name}' if name else ''}: {_cell_words(cell, panel.unit)}"
+                words = f"{row}{f', {name}' if name else ''}: {cell.words(panel.unit)}"
                 drawn.append(hover(words, *_cell_marks(cell, across, y, names.index(name))))
     return drawn, foot + 24
 
 
-def _cell_marks(cell: PanelCell, across: Scale, y: float, kind: int) -> list[Node]:
-    drawn, class_ = list[Node](), f"s{kind % KINDS}"
+def _cell_marks(cell: PanelCell, across: Scale, y: float, kind: int) -> list[Html]:
+    drawn, class_ = list[Html](), f"s{kind % KINDS}"
     if cell.low is not None and cell.high is not None and cell.high > cell.low:
-        path = f"M{across.at(cell.low):g} {y:g}H{across.at(cell.high):g}"
-        drawn.append(el("path", d=path, class_=f"bar-{class_}"))
+        drawn.append(line(f"M{across.at(cell.low):g} {y:g}H{across.at(cell.high):g}", f"bar-{class_}"))
     if cell.paper is not None:
         drawn.append(shape(across.at(cell.paper), y, f"paper-{class_}", kind))
     if cell.ours is not None:
@@ -712,7 +489,7 @@ def _cell_marks(cell: PanelCell, across: Scale, y: float, kind: int) -> list[Nod
     return drawn
 
 
-def shape(x: float, y: float, class_: str, kind: int) -> Node:
+def shape(x: float, y: float, class_: str, kind: int) -> Html:
     """Draw a mark whose shape tells series apart without colour: circle, square, diamond, triangle, cross."""
     if kind % 5 == 0:
         return el("circle", cx=x, cy=y, r=4.5, class_=class_)
@@ -722,64 +499,47 @@ def shape(x: float, y: float, class_: str, kind: int) -> Node:
         3: f"M{x:g} {y - 5:g}l5 9h-10z",
         4: f"M{x - 5:g} {y - 1.7:g}h3.3v-3.3h3.4v3.3h3.3v3.4h-3.3v3.3h-3.4v-3.3h-3.3z",
     }[kind % 5]
-    return el("path", d=path, class_=class_)
+    return line(path, class_)
 
 
-def _legend(shown: Sequence[str], names: Sequence[str], top: float, width: int) -> tuple[list[Node], float]:
-    drawn, x, y = list[Node](), 0.0, top + 10
-    for name in shown:
-        kind = names.index(name)
-        label = fitted(name, width - 24)
-        if x and x + text_width(label) + 24 > width:
+def _legend(names: Sequence[str], top: float) -> tuple[list[Html], float]:
+    drawn, x, y = list[Html](), 0.0, top + 10
+    for kind, name in enumerate(names):
+        if not name:
+            continue
+        words = fitted(name, WIDTH - 24)
+        if x and x + text_width(words) + 24 > WIDTH:
             x, y = 0.0, y + 20
         drawn.append(shape(x + 6, y, f"s{kind % KINDS}", kind))
-        drawn.append(el("text", label, x=x + 17, y=y + 4, class_="who"))
-        x += text_width(label) + 34
-    return drawn, y + 14 if shown else top
+        drawn.append(label(words, x + 17, y + 4, "who"))
+        x += text_width(words) + 34
+    return drawn, y + 14 if drawn else top
 
 
-def _cell_words(cell: PanelCell, unit: str) -> str:
-    words = f"{number(cell.ours, 2)}{f' {unit}' if unit else ''}"
-    if cell.low is not None and cell.high is not None and cell.high > cell.low:
-        words += f" ({number(cell.low, 2)} to {number(cell.high, 2)})"
-    return words if cell.paper is None else f"{words}; published {number(cell.paper, 2)}"
-
-
-def lines(
-    series: Mapping[str, Sequence[tuple[float, float]]],
-    title: str,
-    *,
-    across_name: str,
-    width: int = WIDTH,
-) -> Node:
+def lines(series: Mapping[str, Sequence[tuple[float, float]]], title: str, *, across_name: str) -> Drawing:
     """Draw values over sizes that double or grow tenfold: the horizontal axis is logarithmic."""
-    drawn, top = heading(title, (), width)
-    points = [point for some in series.values() for point in some]
-    sizes = sorted({x for x, _ in points})
-    most = max(y for _, y in points) or 1
-    up = ticks(0, most)
+    drawn, top = heading(title, ())
+    values = [value for points in series.values() for value in points]
+    sizes = sorted({x for x, _ in values})
+    up = ticks(0, max(y for _, y in values) or 1)
     left = max(text_width(brief(value), SMALL) for value in up) + 12
-    across = Scale(log10(sizes[0]), log10(sizes[-1]) or 1, left + 10, width - 24)
+    across = Scale(log10(sizes[0]), log10(sizes[-1]) or 1, left + 10, WIDTH - 24)
     upward = Scale(0, up[-1], top + 210, top + 12)
     for value in up:
-        y = upward.at(value)
-        drawn.append(el("path", d=f"M{left:g} {y:g}H{width}", class_="grid"))
-        drawn.append(el("text", brief(value), x=left - 6, y=y + 4, class_="note", text_anchor="end"))
+        drawn.append(line(f"M{left:g} {upward.at(value):g}H{WIDTH}", "grid"))
+        drawn.append(label(brief(value), left - 6, upward.at(value) + 4, anchor="end"))
     for size in sizes:
-        x, y = across.at(log10(size)), upward.start + 18
-        drawn.append(el("text", brief(size), x=x, y=y, class_="note", text_anchor="middle"))
-    middle = (left + width) / 2
-    drawn.append(el("text", across_name, x=middle, y=upward.start + 37, class_="note", text_anchor="middle"))
-    for kind, (name, some) in enumerate(series.items()):
-        spots = [(across.at(log10(x)), upward.at(y)) for x, y in some]
-        joined = "".join(f"{'L' if place else 'M'}{x:g} {y:g}" for place, (x, y) in enumerate(spots))
-        drawn.append(el("path", d=joined, class_=f"line-s{kind % KINDS}"))
-        for (size, value), (x, y) in zip(some, spots, strict=True):
+        drawn.append(label(brief(size), across.at(log10(size)), upward.start + 18, anchor="middle"))
+    drawn.append(label(across_name, (left + WIDTH) / 2, upward.start + 37, anchor="middle"))
+    for kind, (name, points) in enumerate(series.items()):
+        spots = [(across.at(log10(x)), upward.at(y)) for x, y in points]
+        drawn.append(line(joined(spots), f"line-s{kind % KINDS}"))
+        for (size, value), (x, y) in zip(points, spots, strict=True):
             words = f"{name}, {brief(size)} {across_name}: {number(value, 2)}"
             drawn.append(hover(words, shape(x, y, f"s{kind % KINDS}", kind)))
-    legend, foot = _legend(list(series), list(series), upward.start + 46, width)
+    legend, foot = _legend(list(series), upward.start + 46)
     about = "; ".join(
-        f"{name}: " + ", ".join(f"{number(y, 2)} at {brief(x)}" for x, y in some)
-        for name, some in series.items()
+        f"{name}: " + ", ".join(f"{number(y, 2)} at {brief(x)}" for x, y in points)
+        for name, points in series.items()
     )
-    return drawing([*drawn, *legend], foot, title, about, width)
+    return Drawing(join([*drawn, *legend]), foot, title, about)

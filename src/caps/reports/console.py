@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from caps.core.text import number, printable
+from caps.registry import DEFAULT_STRATEGY
 
 GAP = 2
 LONGEST_WORD = 16  # longer words in a text column are broken
@@ -110,9 +111,6 @@ def _break(cell: str, width: int) -> str:
     return "\n".join(lines)
 
 
-UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1
 ) -> Grid:
@@ -133,9 +131,6 @@ def with_range(counts: Mapping[str, float]) -> str:
     return f"{number(counts['mean'], 0)}{spread}"
 
 
-def short(value: float) -> str:
-    """Return a number in three digits: 950, 12.3k, 1.05M."""
-    for size, unit in UNITS:
-        if value >= 0.9995 * size:
-            return f"{value / size:.{2 if value < 9.995 * size else 1 if value < 99.95 * size else 0}f}{unit}"
-    return f"{value:.0f}"
+def with_default(strategy: str) -> str:
+    """The name of a strategy; the default one is marked."""
+    return f"{strategy}, default" if strategy == DEFAULT_STRATEGY else strategy

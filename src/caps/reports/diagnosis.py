@@ -114,13 +114,16 @@ def options_table(options: Sequence[Expected], chosen: Expected) -> Grid:
         (
             ("→ " if one == chosen else "  ") + named(one),
             percent(one.pass_at_1, one.interval),
+            percent(one.recovery),
             number(one.tokens, 0),
             by_level(one.calls),
             percent(one.pair_accuracy),
         )
         for one in options
     ]  # fmt: skip
-    columns = ("strategy", "Pass@1 %", "tokens a case", "calls E1 + E2", "right in its games %")
+    columns = (
+        "strategy", "Pass@1 %", "recovery %", "tokens a case", "calls E1 + E2", "right in its games %",
+    )  # fmt: skip
     return table(
         "forecast, simulated with a judge fitted to these figures; 90 % intervals are for as many new cases",
         columns,

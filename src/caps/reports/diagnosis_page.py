@@ -9,11 +9,12 @@ from caps.reports import diagnosis
 from caps.reports.charts import Point, Row, Series, Spot, best_options, curve, forest, plane
 from caps.reports.console import by_level
 from caps.reports.diagnosis import JudgeLabel, named
-from caps.reports.html import Node, el
-from caps.reports.page import Page, head
+from caps.reports.elements import capital, card, facts, head, listed, section
+from caps.reports.html import Html, el
+from caps.reports.numbers import span
+from caps.reports.page import Page
 from caps.reports.pictures import Picture, picture_view
 from caps.reports.report import footer
-from caps.reports.run_page import capital, card, facts, listed, section
 from caps.statistics.estimates import Estimate
 from caps.statistics.judge_measures import CLASS_NAMES, JudgeMeasures, LevelMeasures, classify
 from caps.studies.advice import Conclusion, Expected
@@ -57,7 +58,7 @@ def accuracy_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | No
         "How often the judge prefers the right one of a pair",
         rows,
         stamp,
-        line=(0.5, "a coin"),
+        reference=(0.5, "a coin"),
     )
 
 
@@ -66,7 +67,7 @@ def bias_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | None:
     pulls = (("slot A wins", measured.first_slot), ("the longer one wins", measured.longer))
     rows = [_row(label, found) for label, found in pulls if found is not None]
     title = "What pulls a verdict between two equally good answers"
-    return _shares("bias", title, rows, stamp, line=(0.5, "no pull"))
+    return _shares("bias", title, rows, stamp, reference=(0.5, "no pull"))
 
 
 def steadiness_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | None:
@@ -105,21 +106,20 @@ def calibration_picture(measured: JudgeMeasures, stamp: str | None) -> Picture |
     axis = "probability it gives the one it prefers" if probabilities else "confidence it states"
     notes = _notes(stamp, "Decided verdicts; whiskers: 95 % intervals.")
     ideal = "as often as it says" if probabilities else ""
-
-    def draw(width: int) -> Node:
-        return curve(series, title, notes, stated=stated, axis=axis, ideal=ideal, width=width)
-
+    drawing = curve(series, title, notes, stated=stated, axis=axis, ideal=ideal)
     words = dict(stated)
     rows = [
         (
             f"{one.name}: {f'{percent(spot.at)} %' if probabilities else words[spot.at]}",
             f"{percent(spot.right)} %",
-            _range(spot.low, spot.high),
+            span(spot.low, spot.high),
         )
         for one in series
         for spot in one.spots
     ]
-    return Picture(name="calibration", title=title, draw=draw, heads=("stated", "right", INTERVAL), rows=rows)
+    return Picture(
+        name="calibration", title=title, drawing=drawing, heads=("stated", "right", INTERVAL), rows=rows
+    )
 
 
 def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture:
@@ -141,16 +141,19 @@ def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture
     title = "Expected Pass@1 against tokens"
     rows = [
         (
-            named(one), f"{percent(one.pass_at_1)} %", _range(*one.interval), number(one.tokens, 0),
-            by_level(one.calls), "the advice" if one == chosen else "yes" if place in best else "",
+            named(one), f"{percent(one.pass_at_1)} %", span(*one.interval), percent(one.recovery),
+            number(one.tokens, 0), by_level(one.calls),
+            "the advice" if one == chosen else "yes" if place in best else "",
         )
         for place, one in ((place, options[place]) for place in order)
     ]  # fmt: skip
-    heads = ("strategy", "Pass@1", "90 % interval", "tokens a case", "calls E1 + E2", "on the front")
+    heads = (
+        "strategy", "Pass@1", "90 % interval", "recovery %", "tokens a case", "calls E1 + E2", "on the front",
+    )  # fmt: skip
     return Picture(
         name="strategies",
         title=title,
-        draw=lambda width: plane(points, title, [note], width=width),
+        drawing=plane(points, title, [note]),
         heads=heads,
         rows=rows,
     )
@@ -163,15 +166,15 @@ def _shares(
     stamp: str | None,
     *,
     note: str = "Bars: 95 % intervals.",
-    line: tuple[float, str] | None = None,
+    reference: tuple[float, str] | None = None,
 ) -> Picture | None:
     if not rows:
         return None
-    numbers = [(row.label, f"{percent(row.value)} %", _range(row.low, row.high)) for row in rows]
+    numbers = [(row.label, f"{percent(row.value)} %", span(row.low, row.high)) for row in rows]
     return Picture(
         name=name,
         title=title,
-        draw=lambda width: forest(rows, title, _notes(stamp, note), line=line, width=width),
+        drawing=forest(rows, title, _notes(stamp, note), reference=reference),
         heads=("of verdicts", "share", INTERVAL),
         rows=numbers,
     )
@@ -196,10 +199,6 @@ def _worded(found: LevelMeasures) -> list[Spot]:
 
 def _spot(at: float, right: Estimate) -> Spot:
     return Spot(at=at, right=right.value, low=right.low, high=right.high)
-
-
-def _range(low: float, high: float) -> str:
-    return f"{percent(low)} to {percent(high)}"
 
 
 SECTIONS = {
@@ -272,7 +271,7 @@ def stamp_of(judge: JudgeLabel) -> str | None:
 
 def _page(
     judge: JudgeLabel,
-    answer: Sequence[Node],
+    answer: Sequence[Html],
     drawn: Sequence[Picture],
     *,
     lead: tuple[str, str],
@@ -296,7 +295,7 @@ def _page(
     )
 
 
-def _cards(measured: JudgeMeasures, found: Conclusion) -> Node:
+def _cards(measured: JudgeMeasures, found: Conclusion) -> Html:
     shown = []
     for level in ("E2", "E1"):
         one = measured.levels[level]

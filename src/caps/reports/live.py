@@ -11,10 +11,11 @@ from typing import Any
 from aiohttp import web
 
 from caps.core.errors import InputError
-from caps.core.text import number
-from caps.reports.charts import brief, duration
-from caps.reports.html import TextTable, el, safe_json, visible
-from caps.reports.page import Page, StoredReceipts, head, page_html, receipt_json, shard
+from caps.core.text import duration, number
+from caps.reports.elements import head
+from caps.reports.html import Html, el, join, safe_json
+from caps.reports.numbers import brief, dollars
+from caps.reports.page import Page, StoredReceipts, pack_receipts, page_html, part_script
 from caps.reports.receipt_page import receipt_view
 from caps.reports.report import (
     RunReport,
@@ -27,7 +28,7 @@ from caps.reports.report import (
     run_page,
     status,
 )
-from caps.reports.run_page import dollars, run_rows
+from caps.reports.run_page import run_rows
 from caps.runs.folder import PROGRESS_FILE
 from caps.runs.progress_file import read_progress
 from caps.runs.rebuild import RebuiltRun
@@ -66,7 +67,7 @@ class LiveReport:
         return web.Response(text=text, content_type="text/html", headers={"Cache-Control": "no-store"})
 
     async def _receipt(self, request: web.Request) -> web.Response:
-        text = await asyncio.to_thread(self._shard, int(request.match_info["index"]))
+        text = await asyncio.to_thread(self._part, int(request.match_info["index"]))
         return web.Response(text=text, content_type="text/javascript", headers={"Cache-Control": "no-store"})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
@@ -85,7 +86,7 @@ class LiveReport:
         while not finished:
             started = time.perf_counter()
             progress = await asyncio.to_thread(self._progress)
-            await stream.write(f"event: progress\ndata: {safe_json(progress)}\n\n".encode())
+            await stream.write(f"event: progress\ndata: {safe_json(str(progress))}\n\n".encode())
             if self._kind() != kind:
                 await stream.write(b'data: {"reload":true}\n\n')
                 return
@@ -112,40 +113,19 @@ class LiveReport:
     def _state(self) -> tuple[Any, ...]:
         return tuple((stat.st_mtime_ns, stat.st_size) for stat in (file.stat() for file in self._files()))
 
-    def _progress(self) -> dict[str, Any] | None:
-        """How far the run is, with its rate and the remaining time."""
+    def _progress(self) -> Html:
+        """How far the run is, with its rate and the remaining time; empty if that is unknown."""
         row = read_progress(self._path)
-        if row is None:
-            return None
-        now, started = row["updated"], row["started"]
-        elapsed = max(now - started, 1e-9)
-        rate = (row["done"] - row["done_before"]) / elapsed
-        left = None if row["total"] is None else row["total"] - row["done"]
-        money = None if row["usd"] is None else dollars(row["usd"])
-        words = {
-            "rate": f"{number(rate * 60, 1)} a minute" if rate else None,
-            "elapsed": duration(elapsed),
-            "remaining": duration(left / rate) if rate and left else None,
-            "spent": money,
-            "calls": number(row["calls"], 0) if row["calls"] else None,
-            "tokens read": brief(row["tokens"]) if row["tokens"] else None,
-        }
-        silent = time.time() - row["updated"]
-        return {
-            "what": row["what"], "done": row["done"], "total": row["total"],
-            "facts": [(name, text) for name, text in words.items() if text is not None],
-            "playing": [visible(name) for name in row["playing"]], "in_play": row["in_play"],
-            "silent": f"no news for {duration(silent)}" if silent > SILENT_SECONDS else "",
-        }  # fmt: skip
+        return Html("") if row is None else progress_view(row, time.time(), spent=self._kind() != "run")
 
     def _html(self) -> str:
         kind = self._kind()
         if kind == "study":
             return (self._path / STUDY_PAGE).read_text("utf-8")
         if kind == "waiting":
-            return page_html(self._waiting(), StoredReceipts())
+            return page_html(self._waiting())
         with self._lock:
-            return page_html(run_page(self._report(), live=True), StoredReceipts([], "receipts", None))
+            return page_html(run_page(self._report(), live=True), StoredReceipts((), "receipts", None))
 
     def _waiting(self) -> Page:
         """The page before the first case is decided."""
@@ -171,23 +151,22 @@ class LiveReport:
             rows = run_rows(report.lines, row_context(report), start=sent)
             return {
                 "reload": len(report.lines) < sent,
-                "figures": run_figures(report),
-                "details": run_details(report),
+                "figures": str(join(run_figures(report))),
+                "details": str(join(run_details(report))),
                 "status": status(report),
                 "rows": rows,
                 "sent": len(report.lines),
                 "finished": report.run.finished,
             }
 
-    def _shard(self, index: int) -> str:
+    def _part(self, index: int) -> str:
         with self._lock:
             run = self._report().run
             names = list(run.selections)
             if index >= len(names):
-                return shard(index, [])
+                return part_script(index, pack_receipts([]))
             receipt, exchanges, case = one_receipt(run, names[index])
-        texts = TextTable()
-        return shard(index, [receipt_json(receipt_view(receipt, exchanges, case, texts), texts)])
+        return part_script(index, pack_receipts([receipt_view(receipt, exchanges, case)]))
 
     def _report(self) -> RunReport:
         """Return the current state of the run; it is read again only after a change."""
@@ -199,6 +178,36 @@ class LiveReport:
 
     async def _close(self, _: web.Application) -> None:
         self._stack.close()
+
+
+PLAYING_SHOWN = 12
+
+
+def progress_view(row: dict[str, Any], now: float, *, spent: bool) -> Html:
+    """How far a run is; `spent` if nothing else on the page says what it cost."""
+    elapsed = max(row["updated"] - row["started"], 1e-9)
+    rate = (row["done"] - row["done_before"]) / elapsed
+    left = None if row["total"] is None else row["total"] - row["done"]
+    words = {
+        "rate": f"{number(rate * 60, 1)} a minute" if rate else None,
+        "elapsed": duration(elapsed),
+        "remaining": duration(left / rate) if rate and left else None,
+        "spent": dollars(row["usd"]) if spent and row["usd"] is not None else None,
+        "calls": number(row["calls"], 0) if row["calls"] else None,
+        "tokens read": brief(row["tokens"]) if row["tokens"] else None,
+    }
+    of = "" if row["total"] is None else f" of {number(row['total'], 0)}"
+    count = el("b", f"{number(row['done'], 0)}{of} {row['what']}")
+    facts = [el("span", f"{name} {text}") for name, text in words.items() if text is not None]
+    value = None if row["total"] is None else row["done"]
+    silent = now - row["updated"]
+    playing = row["playing"][:PLAYING_SHOWN]
+    rest = row["in_play"] - len(playing)
+    more = f" and {number(rest, 0)} more" if rest > 0 else ""
+    names = el("p", f"In play: {', '.join(playing)}{more}", class_="note") if row["in_play"] else None
+    late = el("p", f"no news for {duration(silent)}", class_="note bad") if silent > SILENT_SECONDS else None
+    bar = el("progress", value=value, max=row["total"] or 1, aria_label=f"{row['what']} done")
+    return join([bar, el("p", count, *facts, class_="meter"), late, names])
 
 
 @web.middleware

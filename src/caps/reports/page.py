@@ -1,67 +1,68 @@
-"""HTML pages: one self-contained file; the receipts of large runs are in files beside it."""
+"""HTML pages: one self-contained file; the receipts of large runs are in files beside it.
+
+Rows and receipts are escaped HTML written here, packed (compressed) until the page shows them.
+"""
 
 import html
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from gzip import compress
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
 
 from caps.core.errors import InputError
 from caps.files import Output, file_errors, write_file
-from caps.reports.html import TEMPLATES, Node, TextTable, el, markup, safe_json
-from caps.reports.run_page import Listing, listing_view
+from caps.reports.html import Html, el, escaped, join, safe_json
+from caps.reports.listing import Listing, listing_view
 
 STYLES = ("style.css", "chart.css", "views.css", "receipt.css")
-SCRIPTS = ("build.js", "rich.js", "table.js", "receipt.js", "main.js", "live.js")
+SCRIPTS = ("rich.js", "table.js", "receipt.js", "main.js", "live.js")
 LIBRARIES = ("prism.js", "katex.js", "markdown-it.js", "diff.js")
-INLINE_LIMIT = 6_000_000  # characters of receipts inside a page; more are written beside it
-SHARD_SIZE = 1_000_000
+INLINE_LIMIT = 1_500_000  # characters of packed receipts inside a page; more are written beside it
+PART_SIZE = 2_000_000  # characters of receipts that are packed together
+COMPRESSION = 3
 _PART = re.compile(r"\d+\.js")
-_SHARD_HEAD = b"capsShard("
+_PART_HEAD = b"capsPart("
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The content of a page."""
+    """The content of a page; `figures` and `details` are replaced while a run goes on."""
 
     title: str
-    figures: Sequence[Node]
-    details: Sequence[Node] = ()
-    after: Sequence[Node] = ()
+    figures: Sequence[Html]
+    details: Sequence[Html] = ()
+    after: Sequence[Html] = ()
     listing: Listing | None = None
     listing_title: str = "Cases"
     footer: str = ""
     status: str = ""
-    texts: Sequence[str] = ()
+    rich: bool = False  # texts that are rendered when they are opened stand on the page itself
     live: bool = False
     runs: Sequence[str] = ()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class StoredReceipts:
-    """The receipts of a page: inline, or a folder with the index of the first receipt of each file."""
+    """The receipts of a page: packed parts, or the folder that holds them.
 
-    inline: list[str] = field(default_factory=list)
+    `starts` has the index of the first receipt of each part; None if every receipt is a part.
+    """
+
+    parts: Sequence[str] = ()
     folder: str | None = None
-    starts: list[int] | None = None
+    starts: Sequence[int] | None = ()
 
 
-def receipt_json(view: Node, texts: TextTable) -> str:
-    """Encode a receipt for the page's script."""
-    return safe_json({"tree": view, "texts": texts.texts})
-
-
-def write_page(page: Page, receipts: Iterable[str], out: Path) -> list[Path]:
+def write_page(page: Page, receipts: Iterable[Html], out: Path) -> list[Path]:
     """Write a page, and its receipts beside it if they are large; return the files written."""
     folder = out.with_name(f"{out.stem}_files")
     with file_errors(str(folder)), Output(out, option="--output") as output, _PartsFolder(folder) as parts:
@@ -71,46 +72,53 @@ def write_page(page: Page, receipts: Iterable[str], out: Path) -> list[Path]:
     return [out, *written]
 
 
-def page_html(page: Page, receipts: StoredReceipts) -> str:
+def page_html(page: Page, receipts: StoredReceipts = StoredReceipts()) -> str:
     """Return the page as HTML."""
-    figures = "".join(markup(node, page.texts) for node in page.figures)
-    listing = page.listing
-    data = {
-        "columns": () if listing is None else listing.columns,
-        "filters": () if listing is None else listing.filters,
-        "rows": () if listing is None else listing.rows,
-        "templates": TEMPLATES if receipts.inline or receipts.folder else {},
-        "folder": receipts.folder,
-        "shards": receipts.starts,
-        "live": page.live,
-        "runs": page.runs,
-    }
-    # Receipts are JSON already, so they are inserted, not encoded again.
-    encoded = f'{safe_json(data)[:-1]},"receipts":[{",".join(receipts.inline)}]}}'
     style = "".join(map(asset, STYLES))
-    script = '"use strict";(() => {\n' + "\n".join(map(asset, SCRIPTS)) + "})();\n"
+    script = '"use strict";(async () => {\n' + "\n".join(map(asset, SCRIPTS)) + "})();\n"
     loads = receipts.folder is not None
-    rich = loads or bool(receipts.inline) or bool(page.texts)
-    libraries, library_digest = _libraries() if rich else ("", "")
+    libraries, library_digest = _libraries() if loads or receipts.parts or page.rich else ("", "")
+    packed = [_packed(_data(page, receipts), "data")]
+    packed += [_packed(part, f"part-{place}") for place, part in enumerate(receipts.parts)]
+    progress = el("section", id="progress", hidden=True) if page.live else None
     return fill(
         asset("page.html"),
         {
             "policy": html.escape(
                 _security_policy(style, [digest(script), library_digest], loads=loads, live=page.live)
             ),
-            "title": html.escape(page.title),
+            "title": escaped(page.title),
             "style": style,
-            "status": html.escape(page.status),
-            "overview": f'<div id="figures">{figures}</div>',
-            "listing": "" if listing is None else markup(listing_view(listing, page.listing_title)),
-            "after": f'<div id="details">{"".join(markup(node, page.texts) for node in page.details)}</div>'
-            + "".join(markup(node, page.texts) for node in page.after),
-            "footer": html.escape(page.footer),
-            "data": encoded,
+            "status": escaped(page.status),
+            "overview": join([progress, el("div", *page.figures, id="figures")]),
+            "listing": "" if page.listing is None else listing_view(page.listing, page.listing_title),
+            "after": join([el("div", *page.details, id="details"), *page.after]),
+            "footer": escaped(page.footer),
             "libraries": libraries,
+            "packed": "\n".join(packed),
             "script": script,
         },
     )
+
+
+def _data(page: Page, receipts: StoredReceipts) -> str:
+    """What the scripts of a page read, packed."""
+    listing = page.listing
+    data = {
+        "columns": () if listing is None else listing.columns,
+        "filters": () if listing is None else listing.filters,
+        "fields": () if listing is None else listing.fields,
+        "rows": () if listing is None else listing.rows,
+        "folder": receipts.folder,
+        "starts": receipts.starts,
+        "live": page.live,
+        "runs": page.runs,
+    }
+    return pack_text(safe_json(data))
+
+
+def _packed(text: str, name: str) -> str:
+    return f'<script type="text/plain" id="{name}">{text}</script>'
 
 
 @cache
@@ -120,8 +128,7 @@ def _libraries() -> tuple[str, str]:
     The page starts them when the first text is opened.
     """
     code = "window.Prism={manual:true};\n" + "\n".join(asset(f"vendor/{name}") for name in LIBRARIES)
-    packed = b64encode(compress(code.encode(), 9, mtime=0)).decode()
-    return f'<script type="text/plain" id="libraries">{packed}</script>', digest(code)
+    return _packed(pack_text(code, 9), "libraries"), digest(code)
 
 
 def _security_policy(style: str, scripts: Sequence[str], *, loads: bool, live: bool) -> str:
@@ -135,15 +142,19 @@ def _security_policy(style: str, scripts: Sequence[str], *, loads: bool, live: b
     )
 
 
-def shard(start: int, receipts: Sequence[str]) -> str:
-    """Return a script that delivers compressed receipts, at about a tenth of their size."""
-    packed = compress(f"[{','.join(receipts)}]".encode(), 4, mtime=0)
-    return f'capsShard({start},"{b64encode(packed).decode()}");\n'
+def pack_text(text: str, level: int = COMPRESSION) -> str:
+    """Compress a text for a page, to about a tenth of its size."""
+    return b64encode(compress(text.encode(), level, mtime=0)).decode()
 
 
-def head(title: str, *more: Node | None) -> list[Node]:
-    """Return the heading of a page with further nodes below it."""
-    return [el("h1", title), *(one for one in more if one is not None)]
+def pack_receipts(receipts: Sequence[Html]) -> str:
+    """Pack the receipts of one part; no markup holds the character between them."""
+    return pack_text("\0".join(receipts))
+
+
+def part_script(start: int, packed: str) -> str:
+    """Return the script that delivers a part: a page from disk can load nothing else."""
+    return f'capsPart({start},"{packed}");\n'
 
 
 class _PartsFolder:
@@ -199,7 +210,7 @@ def _is_part(path: Path) -> bool:
     if not _PART.fullmatch(path.name) or path.is_symlink() or not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(len(_SHARD_HEAD)) == _SHARD_HEAD
+        return file.read(len(_PART_HEAD)) == _PART_HEAD
 
 
 def _remove_parts(folder: Path) -> None:
@@ -210,35 +221,38 @@ def _remove_parts(folder: Path) -> None:
     folder.rmdir()
 
 
-def _store(receipts: Iterable[str], parts: _PartsFolder) -> StoredReceipts:
-    """Collect receipts until they are too large for one page, then write all of them in parts."""
-    size = end = 0
-    part: list[str] = []
-    starts: list[int] = []
-    for end, receipt in enumerate(receipts, 1):
-        part.append(receipt)
-        size += len(receipt)
-        if size > (SHARD_SIZE if starts else INLINE_LIMIT):
-            _write_parts(parts, part, end, starts)
-            part, size = [], 0
-    if not starts:
-        return StoredReceipts(part)
-    _write_parts(parts, part, end, starts)
-    return StoredReceipts([], parts.folder.name, starts)
+def _store(receipts: Iterable[Html], folder: _PartsFolder) -> StoredReceipts:
+    """Pack receipts; if they are too large for one page, write them into the folder."""
+    starts, parts, size, start = list[int](), list[str](), 0, 0
+    for held in _parts(receipts):
+        packed = pack_receipts(held)
+        starts.append(start)
+        parts.append(packed)
+        size += len(packed)
+        start += len(held)
+        if size > INLINE_LIMIT:
+            for begin, part in zip(starts[-len(parts) :], parts, strict=True):
+                folder.add(part_script(begin, part))
+            parts.clear()
+    if size > INLINE_LIMIT:
+        return StoredReceipts((), folder.folder.name, starts)
+    return StoredReceipts(parts, None, starts)
 
 
-def _write_parts(parts: _PartsFolder, receipts: Sequence[str], end: int, starts: list[int]) -> None:
-    start, held, size = end - len(receipts), list[str](), 0
-    for index, receipt in enumerate(receipts, start):
+def _parts(receipts: Iterable[Html]) -> Iterator[list[Html]]:
+    """Yield receipts in groups of about the same size."""
+    held, size = list[Html](), 0
+    for receipt in receipts:
         held.append(receipt)
         size += len(receipt)
-        if size > SHARD_SIZE or index == end - 1:
-            parts.add(shard(start, held))
-            starts.append(start)
-            start, held, size = index + 1, [], 0
+        if size > PART_SIZE:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
 
 
-def fill(template: str, values: dict[str, Any]) -> str:
+def fill(template: str, values: Mapping[str, str]) -> str:
     """Fill the slots in one pass, so that a slot inside a value is not filled."""
     return _SLOT.sub(lambda slot: values[slot[1]], template)
 

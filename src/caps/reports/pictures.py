@@ -1,19 +1,18 @@
 """Pictures with their numbers, on a page or as SVG files."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from caps.files import file_errors, write_file
-from caps.reports.charts import WIDTH, shown_chart
-from caps.reports.html import Node, el, markup
-from caps.reports.run_page import table
+from caps.reports.charts import WIDTH, Drawing
+from caps.reports.elements import table
+from caps.reports.html import Html, el
 
 MARGIN = 16
+FILE_SCALE = 1.5  # of an SVG file, so that it is large enough where it is not scaled
 FEW_COLUMNS = 3  # of a table narrow enough to stand beside its picture
 _VARIABLE = re.compile(r"var\((--[\w-]+)\)")
 _SET = re.compile(r"(--[\w-]+):\s*([^;]+);")
@@ -21,25 +20,20 @@ _SET = re.compile(r"(--[\w-]+):\s*([^;]+);")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A drawing with its file name, title and table of numbers; `draw` takes the width."""
+    """A drawing with its file name, title and table of numbers."""
 
     name: str
     title: str
-    draw: Callable[[int], Node]
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    drawing: Drawing
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
 
 
-def picture_view(picture: Picture) -> Node:
+def picture_view(picture: Picture) -> Html:
     """Show a picture with its table of numbers."""
     numbers = table(picture.heads, picture.rows, f"{picture.title}: numbers")
     few = len(picture.heads) <= FEW_COLUMNS
-    return el(
-        "div",
-        shown_chart(picture.draw),
-        numbers,
-        class_="picture beside" if few else "picture",
-    )
+    return el("div", picture.drawing.svg(), numbers, class_="picture beside" if few else "picture")
 
 
 def write_pictures(pictures: Sequence[Picture], folder: Path) -> list[Path]:
@@ -49,30 +43,24 @@ def write_pictures(pictures: Sequence[Picture], folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
     for picture in pictures:
         path = folder / f"{picture.name}.svg"
-        write_file(path, svg_text(picture).encode())
+        write_file(path, svg_text(picture.drawing).encode())
         written.append(path)
     return written
 
 
-def svg_text(picture: Picture) -> str:
-    """Return a picture as an SVG file with the light theme and a background."""
-    drawing = picture.draw(WIDTH)
-    _, _, width, height = map(float, str(drawing.attributes["viewBox"]).split())
-    box = (-MARGIN, -MARGIN / 2, width + 2 * MARGIN, height + MARGIN)
-    background = el("rect", x=box[0], y=box[1], width=box[2], height=box[3], class_="ground")
-    (title, *rest) = drawing.children
-    svg = replace(
-        drawing,
-        attributes={
-            **drawing.attributes,
-            "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": " ".join(f"{number:g}" for number in box),
-            "width": f"{box[2]:g}",
-            "height": f"{box[3]:g}",
-        },
-        children=(title, el("style", _style()), background, *rest),
+def svg_text(drawing: Drawing) -> str:
+    """Return a chart as an SVG file with the light theme and a background."""
+    width, height = WIDTH + 2 * MARGIN, drawing.height + MARGIN
+    ground = el("rect", x=-MARGIN, y=-MARGIN / 2, width=width, height=height, class_="ground")
+    svg = drawing.svg(
+        el("style", _style()),
+        ground,
+        margin=MARGIN,
+        xmlns="http://www.w3.org/2000/svg",
+        width=f"{FILE_SCALE * width:g}",
+        height=f"{FILE_SCALE * height:g}",
     )
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{markup(svg)}\n'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{svg}\n'
 
 
 def _style() -> str:

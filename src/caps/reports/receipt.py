@@ -1,6 +1,5 @@
 """Receipts: how a case was decided, as data: judge calls, clusters, prompts, replies, decisive verdicts."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -22,17 +21,19 @@ from caps.core.types import (
     Selection,
     Unanswered,
     Verdict,
+    verdict_of,
 )
 from caps.engines.base import CaseRun
-from caps.evidence.anatomy import final_answer
 from caps.journal.keys import request_key
 from caps.judging.base import Opinion, PreparedCase
-from caps.prompts.read import verdict_of
+from caps.reports.answers import ANSWER_CHARACTERS, plain_formula, short_name, shortened_words
 from caps.reports.bracket import confidence
+from caps.runs.outcomes import Outcome, outcome_of
 from caps.runs.rebuild import RebuiltRun
-from caps.runs.result_lines import Line, answer_of, ask_of, opinions_of
+from caps.runs.result_lines import Line, answer_of, ask_of, opinions_of, sureness
 from caps.runs.summary import group_by_ask, malformed_cause
 
+UNANSWERED = "not answered"  # the stage of questions without an answer
 MAX_FLIPS = 64  # verdicts reversed in one contest
 
 
@@ -67,7 +68,7 @@ class Stage:
     @property
     def players(self) -> set[int]:
         """All candidates in the round."""
-        return {one for game in self.games for one in game.shown} | set(self.byes)
+        return {candidate for game in self.games for candidate in game.shown} | set(self.byes)
 
 
 class Asked(NamedTuple):
@@ -137,14 +138,14 @@ def _read_answer(ask: Ask, answer: Answer | None) -> tuple[int | None, str]:
 
 def survivors_of(round_: Round, following: Round | None, chosen: Selection) -> tuple[int, ...]:
     """Return who advances: candidates of the next round, finalists, or the better of each pair."""
-    players = {one for ask in round_.asks for one in ask.entrants}
+    players = {candidate for ask in round_.asks for candidate in ask.entrants}
     if following is not None:
-        later = {one for ask in following.asks for one in ask.entrants} | {*following.byes}
+        later = {candidate for ask in following.asks for candidate in ask.entrants} | {*following.byes}
         rescued = set() if following.kind == "elimination" else set(chosen.rescued)  # did not advance here
         return tuple(sorted(players & (later - rescued)))
     if chosen.finalists and not players <= set(chosen.finalists):
         return tuple(sorted(players & set(chosen.finalists) - set(chosen.rescued)))
-    rank = {one: index for index, one in enumerate(chosen.order)}
+    rank = {candidate: index for index, candidate in enumerate(chosen.order)}
     pairs = [ask.entrants for ask in round_.asks if isinstance(ask, Pairing)]
     return tuple(sorted({min(pair, key=rank.__getitem__) for pair in pairs}))
 
@@ -155,23 +156,23 @@ def clusters_of(
     """Group equal answers that one of them represents, that one first; equals that compete stay separate."""
     first = stages[0].players if stages else {winner}
     groups: dict[object, list[int]] = {}
-    for one, signature in signed:
-        groups.setdefault(one if signature is None else signature, []).append(one)
+    for candidate, signature in signed:
+        groups.setdefault(candidate if signature is None else signature, []).append(candidate)
     clusters: list[tuple[int, ...]] = []
     for members in groups.values():
-        playing = [one for one in members if one in first]
+        playing = [candidate for candidate in members if candidate in first]
         if len(playing) == 1:
-            clusters.append((playing[0], *(one for one in members if one != playing[0])))
+            clusters.append((playing[0], *(member for member in members if member != playing[0])))
         elif not playing and not stages:
             clusters.append(tuple(members))
         else:
-            clusters += [(one,) for one in playing]
+            clusters += [(candidate,) for candidate in playing]
     return tuple(clusters)
 
 
 def fates_of(stages: Sequence[Stage], clusters: Sequence[tuple[int, ...]], line: Line) -> dict[int, str]:
     """Describe how far each candidate came."""
-    fates = {one: f"same answer as #{head}" for head, *others in clusters for one in others}
+    fates = {other: f"same answer as #{head}" for head, *others in clusters for other in others}
     for stage in stages:
         if stage.kind != "elimination":
             continue
@@ -185,7 +186,8 @@ def fates_of(stages: Sequence[Stage], clusters: Sequence[tuple[int, ...]], line:
     fates |= dict.fromkeys(finalists, "finalist")
     fates |= dict.fromkeys(rescued_of(line), "finalist, rescued")
     if not finalists:
-        fates |= {one: f"place {rank}" for rank, one in enumerate(line["order"], 1) if one not in fates}
+        places = enumerate(line["order"], 1)
+        fates |= {candidate: f"place {rank}" for rank, candidate in places if candidate not in fates}
     return fates | {line["winner"]: "chosen"}
 
 
@@ -216,13 +218,13 @@ def flips(
     turns = contest.transcript
     asks = [ask for turn in turns for ask in turn.round.asks]
     answers = [answer for turn in turns for answer in turn.answers]
-    known = dict(zip(asks, answers, strict=True))
+    recorded = dict(zip(asks, answers, strict=True))
     decisive = []
     for number, (ask, answer) in enumerate(zip(asks[:most], answers, strict=False)):
         if not isinstance(ask, Pairing) or not isinstance(answer, Verdict):
             continue
         for other in _reversed(answer):
-            winner = _winner(strategy, entrants, seed, {**known, ask: other})
+            winner = _winner(strategy, entrants, seed, {**recorded, ask: other})
             if winner != contest.selection.winner:
                 decisive.append(Flip(number, ask.a if other.a > other.b else ask.b, winner))
     return decisive
@@ -237,11 +239,11 @@ def _reversed(verdict: Verdict) -> Iterator[Verdict]:
 
 
 def _winner(
-    strategy: Strategy, entrants: Sequence[Entrant], seed: str, known: dict[Ask, Answer]
+    strategy: Strategy, entrants: Sequence[Entrant], seed: str, recorded: dict[Ask, Answer]
 ) -> int | None:
     contest = Contest(strategy, entrants, seed=seed)
     while round_ := contest.pending:
-        answers = [known[ask] for ask in round_.asks if ask in known]
+        answers = [recorded[ask] for ask in round_.asks if ask in recorded]
         if len(answers) < len(round_.asks):
             return None
         contest.answer(answers)
@@ -298,6 +300,7 @@ class Receipt:
     answers: tuple[AnswerGroup, ...] = ()
     influences: tuple[Influence, ...] = ()  # what moved the probability of the chosen candidate
     probability: float | None = None
+    sureness: str = ""
     calibrated: bool = False
     abstained: bool = False
     games: tuple[Game, ...] = field(default=(), repr=False)
@@ -305,25 +308,102 @@ class Receipt:
     generators: tuple[Line, ...] = ()
     fixed_16: Line | None = None
 
-    def right(self, one: int | None) -> bool | None:
+    basis: str = ""  # what the probability rests on, in words
+    gold: str = ""  # the reference answer
+
+    def right(self, candidate: int | None) -> bool | None:
         """Return the label of a candidate, if it is known."""
-        if one is not None and one < len(self.candidates) and self.candidates[one].id == one:
-            return self.candidates[one].right
-        return next((each.right for each in self.candidates if each.id == one), None)
+        standing = self.standing(candidate)
+        return None if standing is None else standing.right
 
-    def name(self, one: int | None) -> str:
+    def standing(self, candidate: int | None) -> "Standing | None":
+        """Return what is known of a candidate."""
+        if candidate is not None and candidate < len(self.candidates):
+            standing = self.candidates[candidate]
+            if standing.id == candidate:  # the usual case: all candidates are there
+                return standing
+        return next((standing for standing in self.candidates if standing.id == candidate), None)
+
+    def name(self, candidate: int | None) -> str:
         """Return the answer of a candidate if it is short, else the candidate's number."""
-        short = self.names[one] if one is not None and one < len(self.names) else ""
-        return short or f"#{one}"
+        short = self.names[candidate] if candidate is not None and candidate < len(self.names) else ""
+        return short or f"#{candidate}"
 
-    def answer_of(self, one: int | None) -> AnswerGroup | None:
+    def answer_of(self, candidate: int | None) -> AnswerGroup | None:
         """Return the candidates that give the same answer as this one."""
-        return next((group for group in self.answers if one in group.members), None)
+        return next((group for group in self.answers if candidate in group.members), None)
+
+    @property
+    def answered_games(self) -> list[Game]:
+        """The questions that the judge answered, in order."""
+        return [game for stage in self.stages if stage.name != UNANSWERED for game in stage.games]
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Whether the choice is right, missed or impossible, if that is known."""
+        if self.winner is None:
+            return None
+        labels = [standing.right for standing in self.candidates if standing.id != self.winner]
+        return outcome_of(0, [self.right(self.winner), *labels])
+
+    def misjudged(self, game: Game) -> bool:
+        """Whether the judge preferred a wrong candidate although a right one was shown."""
+        shown = [self.right(candidate) for candidate in game.shown]
+        return game.preferred is not None and True in shown and self.right(game.preferred) is False
+
+    @property
+    def missed(self) -> "Missed | None":
+        """The right candidate that was not chosen; None if there is none, or a right one was chosen."""
+        ranked = [candidate for group in self.answers for candidate in group.members]
+        right = [candidate for candidate in ranked if self.right(candidate)]
+        if self.outcome != "missed" or not right:
+            return None
+        best = max(right, key=lambda candidate: (_score(self.standing(candidate)), -ranked.index(candidate)))
+        group = self.answer_of(best) or AnswerGroup((best,))
+        about = [game for game in self.answered_games if _parts(game, group.members)]
+        lost = [game for game in about if game.preferred is not None and game.preferred not in group.members]
+        return Missed(best, len(about), len(lost), self._removed_by(group, lost))
+
+    def _removed_by(self, group: AnswerGroup, lost: Sequence[Game]) -> int | None:
+        """The verdict that cost an answer most: it went out, or its probability fell furthest."""
+        if group.chances:
+            falls = {
+                game.number: before - after
+                for game, before, after in zip(
+                    self.answered_games, group.chances, group.chances[1:], strict=False
+                )
+            }
+            lost = sorted(lost, key=lambda game: falls.get(game.number, 0.0))
+        outs = [game for stage in self.bracket for game in stage.games if game in lost]
+        return (outs or lost)[-1].number if lost else None
 
     @property
     def bracket(self) -> tuple[Stage, ...]:
         """The elimination rounds, if the contest was replayed."""
         return tuple(stage for stage in self.stages if stage.kind == "elimination") if self.whole else ()
+
+
+def _score(standing: Standing | None) -> float:
+    return 0.0 if standing is None or standing.score is None else standing.score
+
+
+def _parts(game: Game, members: Sequence[int]) -> bool:
+    """Whether a question compares some of these candidates with others."""
+    inside = [candidate in members for candidate in game.shown]
+    return len(inside) > 1 and any(inside) and not all(inside)
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A right candidate that was not chosen: how often its answer was compared, and how often it lost.
+
+    `removed_by` is the number of the verdict that cost it most.
+    """
+
+    candidate: int
+    compared: int
+    lost: int
+    removed_by: int | None
 
 
 def receipt_of(
@@ -341,9 +421,9 @@ def receipt_of(
     """
     games = games_of(run.calls.get(line["id"], [])) if games is None else games
     if prepared is not None and "winner" in line:
-        found = _from_beliefs(run, line, prepared, games, with_flips=with_flips)
-        if found is not None:
-            return found
+        receipt = _from_beliefs(run, line, prepared, games, with_flips=with_flips)
+        if receipt is not None:
+            return receipt
         play = run.play(prepared)
         if play is not None:
             return _from_contest(run, line, play, games, with_flips=with_flips)
@@ -363,67 +443,50 @@ def _common(run: RebuiltRun, line: Line, prepared: PreparedCase | None, games: l
         "names": names,
         "answers": tuple(answers),
         "examples": line.get("examples", 0),
-        "asked": sum(one.game.tokens for one in games),
+        "asked": sum(asked.game.tokens for asked in games),
         "usd": line.get("usd"),
         "probability": line.get("probability"),
+        "sureness": sureness(line),
         "calibrated": bool(line.get("calibrated")),
         "abstained": bool(line.get("abstain")),
         "score_kind": line.get("score_kind", ""),
-        "games": tuple(one.game for one in games),
+        "games": tuple(asked.game for asked in games),
         "story": tuple(line.get("story") or ()),  # of a question that was answered with adaptive sampling
         "generators": tuple(line.get("generators") or ()),
         "fixed_16": line.get("fixed_16"),
+        "basis": " and ".join(line.get("basis") or ()),
+        "gold": "" if prepared is None else _gold(prepared.case),
     }
 
 
 def _groups(entrants: Sequence[Entrant], order: Sequence[int]) -> list[tuple[int, ...]]:
     """Group candidates by their answers, in the order of the ranking."""
-    signature = {one.id: one.signature for one in entrants}
+    signatures = {entrant.id: entrant.signature for entrant in entrants}
     groups: dict[object, list[int]] = {}
-    for one in [*order, *(each for each in signature if each not in set(order))]:
-        known = signature.get(one)
-        groups.setdefault(one if known is None else known, []).append(one)
+    for candidate in [*order, *(rest for rest in signatures if rest not in set(order))]:
+        signature = signatures.get(candidate)
+        groups.setdefault(candidate if signature is None else signature, []).append(candidate)
     return [tuple(members) for members in groups.values()]
-
-
-MAX_NAME = 40  # characters of an answer that stands for its candidates
-_PLAIN = (
-    (re.compile(r"\\[dt]?frac\{([\w. ]+)\}\{([\w. ]+)\}"), r"\1/\2"),
-    (re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}"), r"(\1)/(\2)"),
-    (re.compile(r"\\(?:text|textbf|mathrm|mathbf|operatorname)\{([^{}]*)\}"), r"\1"),
-    (re.compile(r"\\sqrt\{([^{}]*)\}"), r"√(\1)"),
-    (re.compile(r"\^\{?\\circ\}?"), "°"),
-    (re.compile(r"\\(?:left|right|displaystyle|[,!;: ])|[$]"), ""),
-)
-_SIGNS = {
-    "pi": "π", "cdot": "·", "times": "×", "infty": "∞", "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥",
-    "pm": "±", "in": "∈", "cup": "∪", "alpha": "α", "theta": "θ", "%": "%", "{": "{", "}": "}",
-}  # fmt: skip
-_SIGN = re.compile(r"\\([a-z]+|[%{}])")
-
-
-def plain_formula(text: str) -> str:
-    """An answer in LaTeX as one line of plain signs, as far as that goes: 3/4, √(2), 90°."""
-    if "\\" in text or "$" in text:
-        for pattern, sign in _PLAIN:
-            text = pattern.sub(sign, text)
-        text = _SIGN.sub(lambda found: _SIGNS.get(found[1], found[0]), text)
-    return " ".join(text.split())
 
 
 def _names(case: Case, groups: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
     """The answer of each candidate where it is short; the answer of a group is that of its first member."""
     names = [""] * len(case.candidates)
     for group in groups:
-        candidate = case.candidates[group[0]]
-        answer = None if candidate.code else final_answer(candidate)
-        if answer is None and len(candidate.text) <= MAX_NAME:
-            answer = candidate.text
-        short = plain_formula(answer or "")
-        if len(short) <= MAX_NAME:
-            for one in group:
-                names[one] = short
+        name = short_name(case.candidates[group[0]])
+        for candidate in group:
+            names[candidate] = name
     return tuple(names)
+
+
+def _gold(case: Case) -> str:
+    """The reference answer of a case, where it has one."""
+    answer = case.extra.get("answer")
+    return (
+        shortened_words(plain_formula(str(answer)), ANSWER_CHARACTERS)
+        if isinstance(answer, str | int | float)
+        else ""
+    )
 
 
 def _from_lines(run: RebuiltRun, line: Line, prepared: PreparedCase | None, games: list[Asked]) -> Receipt:
@@ -433,13 +496,16 @@ def _from_lines(run: RebuiltRun, line: Line, prepared: PreparedCase | None, game
             stages.append((name, game.level, []))
         stages[-1][2].append(game)
     order = line.get("order") or []
-    fates = {one: f"place {rank}" for rank, one in enumerate(order, 1)}
+    fates = {candidate: f"place {rank}" for rank, candidate in enumerate(order, 1)}
     scores = dict(enumerate(line.get("scores") or ()))
     case = None if prepared is None else prepared.case
     return Receipt(
         winner=line.get("winner"),
         stages=tuple(Stage(name, tuple(held)) for name, _, held in stages),
-        candidates=tuple(_standing(one, fates[one], line, case, scores.get(one)) for one in sorted(order)),
+        candidates=tuple(
+            _standing(candidate, fates[candidate], line, case, scores.get(candidate))
+            for candidate in sorted(order)
+        ),
         finalists=tuple(line.get("finalists") or ()),
         rescued=rescued_of(line),
         provisional=bool(line.get("provisional")),
@@ -460,8 +526,9 @@ def _from_beliefs(
     case, entrants = prepared.case, prepared.evidence.entrants
     if not isinstance(strategy, Believing) or line.get("probability") is None or line.get("story"):
         return None
-    known = [one for one in games if one.answer is not None]
-    asks, answers = [one.ask for one in known], [one.answer for one in known if one.answer is not None]
+    answered = [asked for asked in games if asked.answer is not None]
+    asks = [asked.ask for asked in answered]
+    answers = [asked.answer for asked in answered if asked.answer is not None]
     chances = list(strategy.follow(entrants, asks, answers))
     winner = line["winner"]
     if abs(chances[-1][winner] - line["probability"]) > CLOSE:
@@ -469,21 +536,22 @@ def _from_beliefs(
     common = _common(run, line, prepared, games)
     groups = [
         AnswerGroup(
-            tuple(sorted(group.members, key=lambda one: (one != winner, -chances[-1][one]))),
+            tuple(sorted(group.members, key=lambda member: (member != winner, -chances[-1][member]))),
             _likeliest(chances, group.members),
         )
         for group in common["answers"]
     ]
     groups.sort(key=lambda group: (winner not in group.members, -group.chances[-1]))
-    stages = [Stage("ask", tuple(one.game for one in known))] if known else []
-    if missing := tuple(one.game for one in games if one.answer is None):
-        stages.append(Stage("not answered", missing))
-    fates = {one: f"place {rank}" for rank, one in enumerate(line["order"], 1)}
+    stages = [Stage("ask", tuple(asked.game for asked in answered))] if answered else []
+    if missing := tuple(asked.game for asked in games if asked.answer is None):
+        stages.append(Stage(UNANSWERED, missing))
+    fates = {candidate: f"place {rank}" for rank, candidate in enumerate(line["order"], 1)}
     influences: tuple[Influence, ...] = ()
     if with_flips and isinstance(strategy, Explaining):
         influences = strategy.explain(entrants, (), winner)  # before the judge; `groups` has what follows
     standings = (
-        _standing(one.id, fates.get(one.id, ""), line, case, chances[-1][one.id]) for one in entrants
+        _standing(entrant.id, fates.get(entrant.id, ""), line, case, chances[-1][entrant.id])
+        for entrant in entrants
     )
     return Receipt(
         winner=winner,
@@ -502,9 +570,9 @@ def _from_beliefs(
 def _likeliest(chances: Sequence[Mapping[int, float]], members: Sequence[int]) -> tuple[float, ...]:
     """The probability of the likeliest member after each step."""
     if len(members) == 1:
-        (one,) = members
-        return tuple([step[one] for step in chances])
-    return tuple([max([step[one] for one in members]) for step in chances])
+        (member,) = members
+        return tuple([step[member] for step in chances])
+    return tuple([max([step[member] for member in members]) for step in chances])
 
 
 def _believed_flips(
@@ -518,21 +586,21 @@ def _believed_flips(
         for other in _reversed(answer)
     ]
     instead = ([*answers[:number], other, *answers[number + 1 :]] for number, _, other in others)
-    found = []
+    changed = []
     for (number, ask, other), last in zip(
         others, strategy.suppose(entrants, asks, answers, instead), strict=True
     ):
-        best = max(sorted(last), key=lambda one: (round(last[one], 9), one == winner))
+        best = max(sorted(last), key=lambda candidate: (round(last[candidate], 9), candidate == winner))
         if best != winner:
-            found.append(Flip(number, ask.a if other.a > other.b else ask.b, best))
-    return tuple(found)
+            changed.append(Flip(number, ask.a if other.a > other.b else ask.b, best))
+    return tuple(changed)
 
 
 def _from_contest(
     run: RebuiltRun, line: Line, play: CaseRun, games: list[Asked], *, with_flips: bool
 ) -> Receipt:
     contest, case, entrants = play.contest, play.prepared.case, play.prepared.evidence.entrants
-    game_of = {one.ask: one.game for one in games}
+    game_of = {asked.ask: asked.game for asked in games}
     chosen = contest.selection
     stages = []
     rounds = [turn.round for turn in contest.transcript]
@@ -543,16 +611,18 @@ def _from_contest(
         stages.append(Stage(round_.stage, asked, round_.byes, survivors, round_.kind))
     answered = {ask for round_ in rounds for ask in round_.asks}
     if unanswered := tuple(game for ask, game in game_of.items() if ask not in answered):
-        stages.append(Stage("not answered", unanswered))
-    clusters = clusters_of([(one.id, one.signature) for one in entrants], stages, chosen.winner)
+        stages.append(Stage(UNANSWERED, unanswered))
+    clusters = clusters_of([(entrant.id, entrant.signature) for entrant in entrants], stages, chosen.winner)
     fates = fates_of(stages, clusters, line)
     decisive = None
     if with_flips and run.strategy is not None:
         seed = f"{run.file.config.seed}/{case.id}"
         decisive = tuple(flips(run.strategy, entrants, seed=seed, contest=contest))
     standings = (
-        _standing(one.id, fates.get(one.id, "did not play"), line, case, chosen.scores.get(one.id))
-        for one in entrants
+        _standing(
+            entrant.id, fates.get(entrant.id, "did not play"), line, case, chosen.scores.get(entrant.id)
+        )
+        for entrant in entrants
     )
     return Receipt(
         winner=chosen.winner,
@@ -570,11 +640,14 @@ def _from_contest(
     )
 
 
-def _standing(one: int, fate: str, line: Line, case: Case | None, score: float | None = None) -> Standing:
-    label = None if case is None or one >= len(case.candidates) else case.candidates[one].correct
-    passed = line["tests_passed"][one] if "tests_passed" in line else None
-    fate = "chosen" if one == line.get("winner") else fate
-    return Standing(one, fate, label, passed, score)
+def _standing(
+    candidate: int, fate: str, line: Line, case: Case | None, score: float | None = None
+) -> Standing:
+    is_read = case is not None and candidate < len(case.candidates)
+    label = case.candidates[candidate].correct if case is not None and is_read else None
+    passed = line["tests_passed"][candidate] if "tests_passed" in line else None
+    fate = "chosen" if candidate == line.get("winner") else fate
+    return Standing(candidate, fate, label, passed, score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -590,13 +663,13 @@ class JudgeReply:
 
 @dataclass(frozen=True, slots=True)
 class GameExchange:
-    """The prompt in pieces, whether it is exactly what was sent, and the replies.
+    """The prompt, whether it is exactly what was sent, and the replies.
 
     `shown` is what the judge read of each candidate, `difference` what separates two programs: inputs, and
     what each of them made of these.
     """
 
-    prompt: tuple[str, ...]
+    prompt: str
     exact: bool
     replies: tuple[JudgeReply, ...]
     shown: tuple[str, ...] = ()
@@ -607,7 +680,7 @@ def exchanges_of(
     run: RebuiltRun, name: str, prepared: PreparedCase | None, games: Sequence[Asked]
 ) -> Iterator[GameExchange]:
     """Yield prompt and replies of each game of a case: prompts rendered again, replies from the journal."""
-    keys = [line["key"] for one in games for line in one.attempts if line.get("key")]
+    keys = [line["key"] for asked in games for line in asked.attempts if line.get("key")]
     journal = run.journal_of(name)
     stored = {} if journal is None else journal.get_many(keys)
     for _, ask, _, _, attempts in games:
@@ -619,31 +692,19 @@ def exchanges_of(
                 replies.append(JudgeReply(text, reasoning, line["how"], line["cause"], line["finish"]))
         difference, shown = tuple[str, ...](), tuple[str, ...]()
         if prepared is not None:
-            shown, known = prepared.evidence.shown(ask), prepared.evidence.differences
-            if known is not None and isinstance(ask, Pairing):
-                difference = known(ask.a, ask.b) or ()
+            shown, differences = prepared.evidence.shown(ask), prepared.evidence.differences
+            if differences is not None and isinstance(ask, Pairing):
+                difference = differences(ask.a, ask.b) or ()
         prompt, exact = _prompt(run, prepared, ask, attempts[0])
         yield GameExchange(prompt, exact, tuple(replies), shown, difference)
 
 
-def _prompt(
-    run: RebuiltRun, prepared: PreparedCase | None, ask: Ask, line: Line
-) -> tuple[tuple[str, ...], bool]:
+def _prompt(run: RebuiltRun, prepared: PreparedCase | None, ask: Ask, line: Line) -> tuple[str, bool]:
     if prepared is None or run.judge is None:
-        return (), False
+        return "", False
     try:
         request = run.judge.request(prepared, ask)
     except CapsError:  # a template is missing
-        return (), False
+        return "", False
     text = "\n\n".join(message.content for message in request.messages)
-    return tuple(split_at(text, run.judge.shown(prepared, ask))), request_key(request) == line.get("key")
-
-
-def split_at(text: str, blocks: list[str]) -> Iterator[str]:
-    """Split a prompt at its candidates, so that a page stores repeated pieces once."""
-    for block in blocks:
-        if block:
-            head, found, text = text.partition(block)
-            yield head
-            yield found
-    yield text
+    return text, request_key(request) == line.get("key")

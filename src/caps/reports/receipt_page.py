@@ -1,21 +1,40 @@
-"""Receipts as HTML: the problem, the chosen answer, how it was chosen, candidates and judge calls.
+"""Receipts as HTML: the chosen answer and what it rests on, the problem, the answers, and the judge calls.
 
-Texts of candidates and judges are `rich`: stored as they are, shown as text without scripts, and rendered by
-the page's script when they are opened (web/rich.js).
+Texts of candidates and judges are `rich`: shown as they are, and rendered by the page's script when they are
+opened (web/rich.js).
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
-from caps.core.domains import Domain
-from caps.core.errors import SettingError
 from caps.core.text import number, plural
 from caps.core.types import Case
 from caps.evidence.anatomy import final_answer
-from caps.evidence.domains import GENERAL, domain_named
-from caps.reports.html import Child, Element, Filled, Node, Template, TextTable, el
-from caps.reports.receipt import Game, GameExchange, JudgeReply, Receipt, Standing
-from caps.reports.receipt_pictures import describe, mark, name_of, picture_of, share, timeline
-from caps.reports.run_page import section
+from caps.reports.answers import answer_text, domain_of
+from caps.reports.elements import fold, scrolled, section
+from caps.reports.html import Child, Html, el, join
+from caps.reports.listing import MARKS
+from caps.reports.numbers import dollars, points, share
+from caps.reports.receipt import AnswerGroup, Game, GameExchange, JudgeReply, Receipt
+from caps.reports.receipt_pictures import (
+    BRACKET,
+    MATRIX,
+    STEPS,
+    TIMELINE,
+    TONES,
+    bracket,
+    describe,
+    game_link,
+    level,
+    mark,
+    marked,
+    matrix,
+    name_of,
+    steps,
+    timeline,
+    verdicts_about,
+)
 
 HOW = {
     "tags": "The verdict was read from the tags of the reply.",
@@ -29,102 +48,130 @@ CAUSES = {
     "empty": "It was empty.",
     "no-tag": "It contains no verdict.",
 }
-SHORT_PROBLEM = 1200  # characters of a problem that is shown without opening it
-SHORT_ANSWER = 3000
+SHORT_PROBLEM, SHORT_LINES = 400, 4  # characters and lines of a problem that is shown as a whole
+SHORT_ANSWER = 3000  # characters of a chosen text that is shown without opening it
+SHOWN_ANSWERS = 8
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_VERDICT_TAGS = re.compile(
+    r"<(winner|confidence|best|rating(?:[ _-][ab])?|criterion_\d{1,2})>[^<\n]{0,80}</\1>\s*"
+)
 
 
-def receipt_view(
-    receipt: Receipt, exchanges: Sequence[GameExchange], case: Case | None, texts: TextTable
-) -> Node:
-    """Show a receipt; long texts are stored in `texts`."""
+def receipt_view(receipt: Receipt, exchanges: Sequence[GameExchange], case: Case | None) -> Html:
+    """Show a receipt; without the case, it has no texts."""
     described = [describe(game, receipt) for game in receipt.games]
-    picture = picture_of(receipt, described)
     return el(
         "article",
         el("h1", "Case ", el("bdi", receipt.case)),
-        None if case is None else _problem(case, texts),
-        _chosen(receipt, case, texts),
-        el("p", *headline(receipt), class_="lead story"),
-        el("p", *_cost(receipt), class_="note"),
-        None if picture is None else section(picture[0], None, _framed(picture[2], picture[0], picture[1])),
-        _moves(receipt, described),
+        _chosen(receipt, case),
+        _wrong(receipt, described),
+        None if case is None else _problem(case),
+        _answers(receipt, case),
+        _picture(receipt, described),
+        _influences(receipt),
         _timeline(receipt),
         _flips(receipt),
-        section("Candidates", None, *_candidates(receipt, case, texts)),
-        section("Judge calls", None, *_games(receipt, described, exchanges, texts)),
+        _games(receipt, described, exchanges),
         class_="receipt",
     )
 
 
-def _framed(picture: Node, name: str, about: str) -> Node:
-    """A picture that scrolls, with how to read it below."""
-    explained = el(
-        "details", el("summary", "How to read this picture"), el("p", about, class_="note"), class_="fold"
-    )
-    return el("div", _scrolled(picture, name), explained, class_="figure-box")
+def _figure(title: str, about: str, picture: Html) -> Html:
+    """A picture with how to read it below."""
+    explained = fold("How to read this picture", el("p", about, class_="note"))
+    return section(title, None, el("div", picture, explained, class_="figure-box"))
 
 
-# The problem and the answer
+# The answer and the problem
 
 
-_RICH = Template("rich", 2, lambda text, kind: el("div", text, class_="rich", data_kind=kind, tabindex=0))
+def rich(text: str, case: Case | None = None, *, class_: str = "rich") -> Html:
+    """A text that the page's script renders as what it is, which the domain of the case may say."""
+    form = "" if case is None else domain_of(case).text_form
+    kind = None if form == "code" and ("```" in text or "~~~" in text) else form or None
+    return el("div", text, class_=class_, data_kind=kind, tabindex=0)
 
 
-def rich(texts: TextTable, text: str, kind: str = "") -> Filled:
-    """A text that the page's script renders as what it is; `kind` says what it is where that is known."""
-    return _RICH(texts.add([text]), kind or None)
-
-
-def kind_of(case: Case | None, text: str) -> str:
-    """What the texts of a case are, where the domain and the text say so."""
-    form = "" if case is None else _domain_of(case).text_form
-    return "" if form == "code" and ("```" in text or "~~~" in text) else form
-
-
-def _domain_of(case: Case) -> Domain:
-    """The domain of a case; that of any text if it belongs to a package which is not installed here."""
-    try:
-        return domain_named(case.domain)
-    except SettingError:
-        return GENERAL
-
-
-def _problem(case: Case, texts: TextTable) -> Node:
+def _problem(case: Case) -> Html:
+    """The problem in about four lines; it unfolds, without scripts too."""
     text = case.problem.text
-    body = rich(texts, text)
+    whole = None
+    if len(text) > SHORT_PROBLEM or text.count("\n") > SHORT_LINES:
+        whole = el("label", el("input", type="checkbox", class_="whole"), "whole problem", class_="note")
+    title = el("p", el("span", "Problem", class_="eyebrow"), whole)
+    return el("div", title, rich(text), class_="problem" if whole is None else "problem clipped")
+
+
+def _chosen(receipt: Receipt, case: Case | None) -> Html:
+    """The answer, how it was chosen, how sure that is and what it rests on."""
+    winner = receipt.winner
+    story = [el("p", *headline(receipt), class_="lead story"), el("p", _cost(receipt), class_="note")]
+    if winner is None:
+        return el("div", *story, class_="chosen-answer")
+    tag = None
+    if receipt.outcome is not None:
+        text, tone = MARKS[receipt.outcome]
+        tag = el("span", text.partition(" ")[2], class_=f"tag {tone}")
+    name = receipt.names[winner] if winner < len(receipt.names) else ""
+    chosen = case.candidates[winner] if case is not None and winner < len(case.candidates) else None
+    formula = None
+    if chosen is not None and case is not None and name and domain_of(case).short_answers:
+        answer = final_answer(chosen) or ""
+        formula = answer if "\\" in answer else None  # rendered; without scripts it stays in plain signs
+    shown = name or f"Candidate {winner}"
+    if not name and chosen is not None and case is not None:
+        shown = f"Candidate {winner}: {answer_text(chosen, short=domain_of(case).short_answers)}"
+    body = None
+    if chosen is not None and chosen.text.strip() != name:
+        is_open = not name and len(chosen.text) <= SHORT_ANSWER
+        body = fold(f"Candidate {winner} in full", rich(chosen.text, case), open_=is_open)
     return el(
-        "details",
-        el("summary", "Problem"),
+        "div",
+        el("p", el("span", "Chosen answer", class_="eyebrow"), tag),
+        el("p", el("bdi", shown), class_="answer", data_formula=formula),
+        *story,
         body,
-        class_="fold problem",
-        open=len(text) <= SHORT_PROBLEM or None,
+        class_=f"chosen-answer {TONES[receipt.right(winner)]}",
     )
 
 
-def _chosen(receipt: Receipt, case: Case | None, texts: TextTable) -> Node | None:
-    one = receipt.winner
-    if one is None:
+def _wrong(receipt: Receipt, described: Sequence[str]) -> Html | None:
+    """What went wrong: the right candidate that was missed and what removed it, or that there was none."""
+    gold = el("li", "The right answer: ", el("b", el("bdi", receipt.gold)), ".") if receipt.gold else None
+    if receipt.outcome == "impossible":
+        text = "No candidate is labelled right, so every choice would have been wrong."
+        return el(
+            "section", el("h2", "What went wrong"), el("p", text), gold and el("ul", gold), class_="wrong"
+        )
+    missed = receipt.missed
+    if missed is None:
         return None
-    right = receipt.right(one)
-    tone = {True: "good", False: "bad", None: ""}[right]
-    label = {True: "right", False: "wrong", None: ""}[right]
-    known = receipt.names[one] if one < len(receipt.names) else ""
-    tag = el("span", label, class_=f"tag {tone}") if label else None
-    head = el("p", el("span", "Chosen answer", class_="eyebrow"), tag)
-    answer = el("p", known or f"Candidate {one}", class_="answer")
-    short = case is not None and _domain_of(case).short_answers
-    stated = final_answer(case.candidates[one]) if known and case is not None and short else None
-    if stated and "\\" in stated:  # a formula is rendered; without scripts it stays in plain signs
-        answer = el("p", known, class_="answer", data_formula=stated)
-    body = None
-    if case is not None and one < len(case.candidates) and case.candidates[one].text.strip() != known:
-        text = case.candidates[one].text
-        title = f"Candidate {one} in full" if known else "In full"
-        is_open = not known and len(text) <= SHORT_ANSWER
-        body = el("details", el("summary", title), rich(texts, text, kind_of(case, text)), class_="fold",
-                  open=is_open or None)  # fmt: skip
-    return el("div", head, answer, body, class_=f"chosen-answer {tone}")
+    standing = receipt.standing(missed.candidate)
+    score = "" if standing is None or standing.score is None else _score_text(receipt, standing.score)
+    place = "" if standing is None or not standing.fate else f"; {standing.fate}"
+    items: list[Child] = [gold]
+    items.append(
+        el(
+            "li", "The best right candidate: ", el("b", marked(receipt, missed.candidate)),
+            f" (#{missed.candidate})", f", {score}" if score else "", f"{place}.",
+        )
+    )  # fmt: skip
+    if not missed.compared:
+        items.append(el("li", "It was never compared with another answer."))
+    else:
+        lost = f"it lost {_word(missed.lost)} of them" if missed.lost else "it lost none of them"
+        items.append(el("li", f"Its answer was compared {plural(missed.compared, 'time')}; {lost}."))
+    if missed.removed_by is not None:
+        game = receipt.games[missed.removed_by]
+        link = game_link(game, f"call {game.number + 1}")
+        items.append(el("li", "The verdict that cost it most: ", link, f", {described[game.number]}."))
+    return el("section", el("h2", "What went wrong"), el("ul", *items), class_="wrong")
+
+
+def _score_text(receipt: Receipt, score: float) -> str:
+    if receipt.score_kind == "probability":
+        return f"probability {share(score)}"
+    return f"{receipt.score_kind or 'score'} {number(score)}"
 
 
 # One sentence
@@ -135,17 +182,19 @@ def _word(count: int) -> str:
 
 
 def headline(receipt: Receipt) -> list[Child]:
-    """One sentence that tells how the answer was chosen and how sure that is."""
+    """One sentence that tells how the answer was chosen and how sure that is, and what else to know."""
     if receipt.error is not None:
         return [f"No answer was chosen: {receipt.error}"]
-    one, count = receipt.winner, len(receipt.candidates)
-    if one is None:
+    winner, count = receipt.winner, len(receipt.candidates)
+    if winner is None:
         return ["No answer was chosen."]
-    parts = [_votes(receipt, one, count), *_tests(receipt, one), *_verdicts(receipt, one)]
-    if receipt.probability is not None:
-        parts.append(f"{share(receipt.probability)} sure".replace(" ", "\u00a0"))  # on one line
+    parts = [_votes(receipt, winner, count), *_tests(receipt, winner), *_verdicts(receipt, winner)]
+    if receipt.sureness:
+        parts.append(receipt.sureness.replace(" ", "\u00a0"))  # on one line
     text: list[Child] = [el("strong", f"{'; '.join(parts)}.")]
-    if receipt.probability is not None and not receipt.calibrated:
+    if receipt.basis:
+        text.append(f" That rests on {receipt.basis}.")
+    elif receipt.probability is not None and not receipt.calibrated:
         text.append(" The probability follows from stated defaults, not from cases with known answers.")
     if receipt.abstained:
         text.append(" That is less than the run asks for: it abstains.")
@@ -153,19 +202,19 @@ def headline(receipt: Receipt) -> list[Child]:
         text.append(f" Rescued after losing narrowly: {_listed(receipt, receipt.rescued)}.")
     if receipt.provisional:
         why = f" ({receipt.stopped})" if receipt.stopped else ""
-        said = f"not every call was answered{why}"
-        if receipt.unread:
-            said = "no reply of the judge could be read"
-        text.append(f" The choice is provisional: {said}.")
+        reason = (
+            "no reply of the judge could be read" if receipt.unread else f"not every call was answered{why}"
+        )
+        text.append(f" The choice is provisional: {reason}.")
     if not receipt.whole and not receipt.story:
         text.append(" The contest could not be replayed, so only its calls are shown.")
     return text
 
 
-def _votes(receipt: Receipt, one: int, count: int) -> str:
-    group = receipt.answer_of(one)
+def _votes(receipt: Receipt, winner: int, count: int) -> str:
+    group = receipt.answer_of(winner)
     votes = 1 if group is None else len(group.members)
-    short = receipt.names[one] if one < len(receipt.names) else ""
+    short = receipt.names[winner] if winner < len(receipt.names) else ""
     if count == 1:
         return f"the only candidate was chosen{f': {short}' if short else ''}".capitalize()
     if votes == count:
@@ -173,56 +222,172 @@ def _votes(receipt: Receipt, one: int, count: int) -> str:
     if short and votes > 1:
         return f"{votes} of {count} agreed on {short}"
     if votes > 1:
-        return f"Candidate {one} and {_word(votes - 1)} like it, of {count}"
+        return f"Candidate {winner} and {_word(votes - 1)} like it, of {count}"
     lone = len(receipt.answers) == count
-    return f"{short or f'Candidate {one}'} was chosen among {count}{' different answers' if lone else ''}"
+    return f"{short or f'Candidate {winner}'} was chosen among {count}{' different answers' if lone else ''}"
 
 
-def _tests(receipt: Receipt, one: int) -> list[str]:
-    passed = next((each.passed for each in receipt.candidates if each.id == one), None)
-    if passed is None or not receipt.examples:
+def _tests(receipt: Receipt, winner: int) -> list[str]:
+    standing = receipt.standing(winner)
+    if standing is None or standing.passed is None or not receipt.examples:
         return []
-    return [f"it passes {passed} of {plural(receipt.examples, 'public example')}"]
+    return [f"it passes {standing.passed} of {plural(receipt.examples, 'public example')}"]
 
 
-def _verdicts(receipt: Receipt, one: int) -> list[str]:
+def _verdicts(receipt: Receipt, winner: int) -> list[str]:
     """What the judge said about the chosen answer, in words."""
     if not receipt.games:
         return ["no judge was needed"]
-    group = receipt.answer_of(one)
-    members = {one} if group is None else set(group.members)
-    won = lost = tied = 0
-    for game in receipt.games:
-        inside = [each in members for each in game.shown]
-        if len(inside) == 2 and inside[0] != inside[1] and not game.said.startswith("unanswered"):
-            won += game.preferred in members
-            lost += game.preferred is not None and game.preferred not in members
-            tied += game.preferred is None
-    if not won + lost + tied:
-        rating = next((game.said for game in receipt.games if game.shown == (one,)), "")
+    counts = verdicts_about(receipt, (receipt.answer_of(winner) or AnswerGroup((winner,))).members)
+    words = {"for": "confirmed it", "against": "contradicted it", "tied": "tied"}
+    told = [(count, words[kind]) for kind, count in counts.items() if count]
+    if not told:
+        rating = next((game.said for game in receipt.games if game.shown == (winner,)), "")
         if rating:
             return [f"the judge rated it {rating}"]
-        picks = sum(game.preferred == one for game in receipt.games)
-        return (
-            [f"the judge picked it {_word(picks)} of {plural(len(receipt.games), 'time')}"] if picks else []
-        )
-    said = [(won, "confirmed it"), (lost, "contradicted it"), (tied, "tied")]
-    (first, what), *rest = [(count, words) for count, words in said if count]
+        picks = sum(game.preferred == winner for game in receipt.games)
+        times = plural(len(receipt.games), "time")
+        return [f"the judge picked it {_word(picks)} of {times}"] if picks else []
+    (first, what), *rest = told
     parts = [f"{_word(first)} verdict{'s' * (first != 1)} {what}"]
     return [", ".join(parts + [f"{_word(count)} {words}" for count, words in rest])]
 
 
-def _cost(receipt: Receipt) -> list[Child]:
+def _cost(receipt: Receipt) -> str:
     if receipt.error is not None:
-        return []
-    usd = "" if receipt.usd is None else f", for ${receipt.usd:.4f}"
-    return [
+        return ""
+    usd = "" if receipt.usd is None else f", for {dollars(receipt.usd)}"
+    return (
         f"Strategy {receipt.strategy}. The judge read {plural(receipt.asked, 'token')} in "
         f"{plural(len(receipt.games), 'call')}{usd}."
+    )
+
+
+# The answers with their candidates
+
+
+def _answers(receipt: Receipt, case: Case | None) -> Html:
+    """Every answer in a row with its bar that opens to its candidates; right ones are never hidden."""
+    groups = list(receipt.answers)
+    if not groups:
+        groups = [AnswerGroup((standing.id,)) for standing in receipt.candidates]
+    groups.sort(key=lambda group: receipt.winner not in group.members)
+    values = [_value(receipt, group) for group in groups]
+    top = max([1.0, *(value for value in values if value is not None)])
+    rows = [_answer(receipt, group, value, top, case) for group, value in zip(groups, values, strict=True)]
+    shown = [
+        place < SHOWN_ANSWERS or any(receipt.right(member) for member in group.members)
+        for place, group in enumerate(groups)
     ]
+    hidden = [row for row, is_shown in zip(rows, shown, strict=True) if not is_shown]
+    rest = fold(plural(len(hidden), "more answer"), *hidden) if hidden else None
+    kind = receipt.score_kind or "score"
+    about = f"Bars: {kind}, from 0 to {number(top)}." if any(value is not None for value in values) else None
+    if about and receipt.score_kind == "probability":
+        about = "Bars: probability, from 0 to 100 %; pale: before the judge was asked."
+    visible_rows = [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
+    return section("Answers", about, *visible_rows, rest)
 
 
-# Step by step
+def _value(receipt: Receipt, group: AnswerGroup) -> float | None:
+    """The probability or the best score of an answer."""
+    if group.chances:
+        return group.chances[-1]
+    standings = [receipt.standing(member) for member in group.members]
+    scores = [standing.score for standing in standings if standing is not None and standing.score is not None]
+    return max(scores, default=None)
+
+
+def _answer(receipt: Receipt, group: AnswerGroup, value: float | None, top: float, case: Case | None) -> Html:
+    first = (
+        receipt.winner if receipt.winner in group.members and receipt.winner is not None else group.members[0]
+    )
+    is_chosen = first == receipt.winner
+    count = f" × {len(group.members)}" if len(group.members) > 1 else ""
+    bar, words = None, ""
+    if value is not None:
+        before = group.chances[0] if len(group.chances) > 1 else None
+        bar = level(max(value, 0.0) / top, before=before, class_="chosen" if is_chosen else "")
+        words = share(value) if receipt.score_kind == "probability" else number(value)
+        words = words if before is None else f"{share(before)} → {words}"
+    summary = el(
+        "summary",
+        el(
+            "span",
+            el("b", _answer_name(receipt, first, case)),
+            count,
+            mark(receipt.right(first)),
+            class_="who",
+        ),
+        bar,
+        el("span", words, class_="value"),
+        el("span", _answer_facts(receipt, group, first), class_="facts"),
+    )
+    kind = f"answer-row chosen {TONES[receipt.right(first)]}" if is_chosen else "answer-row"
+    if len(group.members) == 1:
+        return el("details", summary, _text(first, case), class_=kind, id=f"c{first}")
+    members = [_candidate(receipt, member, case) for member in group.members]
+    return el("details", summary, *members, class_=kind)
+
+
+def _answer_name(receipt: Receipt, candidate: int, case: Case | None) -> Html:
+    """The answer, or for a text or program what is known of it."""
+    name = receipt.name(candidate)
+    if name != f"#{candidate}" or case is None or candidate >= len(case.candidates):
+        return el("bdi", name)
+    text = answer_text(case.candidates[candidate], short=domain_of(case).short_answers)
+    return join([f"{name} ", el("bdi", text)])
+
+
+def _answer_facts(receipt: Receipt, group: AnswerGroup, first: int) -> Html:
+    """How an answer did: its tests, its verdicts, and how far it came."""
+    standing = receipt.standing(first)
+    parts: list[Child] = []
+    if standing is not None and standing.passed is not None:
+        parts.append(f"passes {standing.passed} of {receipt.examples} examples")
+    counts = verdicts_about(receipt, group.members)
+    told = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    if told:
+        squares = el("span", "■" * counts["for"] + "□" * counts["against"] + "·" * counts["tied"],
+                     class_="squares", aria_hidden="true")  # fmt: skip
+        parts.append(join([squares, f" verdicts: {told}"]))
+    if standing is not None and standing.fate:
+        parts.append(standing.fate)
+    return join([" · " if place % 2 else parts[place // 2] for place in range(2 * len(parts) - 1)])
+
+
+def _candidate(receipt: Receipt, candidate: int, case: Case | None) -> Html:
+    """A candidate of several with the same answer: what is known of it, and its text."""
+    standing = receipt.standing(candidate)
+    facts = [] if standing is None or not standing.fate else [standing.fate]
+    if standing is not None and standing.passed is not None:
+        facts.append(f"examples passed: {standing.passed} of {receipt.examples}")
+    if standing is not None and standing.score is not None:
+        facts.append(_score_text(receipt, standing.score))
+    about = el("span", " · ".join(facts), class_="facts")
+    summary = el("summary", el("b", f"#{candidate}"), f"{mark(receipt.right(candidate))} ", about)
+    return el("details", summary, _text(candidate, case), class_="candidate", id=f"c{candidate}")
+
+
+def _text(candidate: int, case: Case | None) -> Html:
+    if case is None or candidate >= len(case.candidates):
+        return _note("The text is not available.")
+    return rich(case.candidates[candidate].text, case)
+
+
+# How it was decided
+
+
+def _picture(receipt: Receipt, described: Sequence[str]) -> Html | None:
+    drawn = steps(receipt, described)
+    if drawn is not None:
+        return _figure("How the probability moved", STEPS, drawn)
+    drawn = bracket(receipt)
+    if drawn is not None:
+        return _figure("Bracket", BRACKET, drawn)
+    drawn = None if receipt.probability is not None else matrix(receipt)
+    return None if drawn is None else _figure("Who beat whom", MATRIX, drawn)
+
 
 INFLUENCES = {
     "nothing known": "before anything is known",
@@ -236,129 +401,84 @@ INFLUENCES = {
 }
 
 
-_MOVE = Template(
-    "move",
-    3,
-    lambda what, chance, change: el("tr", el("td", what, class_="text"), el("td", chance), el("td", change)),
-)
-_CALL_MOVE = Template(
-    "call-move",
-    6,
-    lambda call, place, name, what, chance, change: el(
-        "tr",
-        el("td", el("a", name, href=place, data_game=call), ": ", what, class_="text"),
-        el("td", chance),
-        el("td", change),
-    ),
-)
-
-
-def _moves(receipt: Receipt, described: Sequence[str]) -> Node | None:
-    """The probability of the chosen answer step by step, as a table."""
-    group = receipt.answer_of(receipt.winner)
-    if group is None or not group.chances:
-        return None
-    rows: list[Element] = []
-    before = 0.0
-    for one in receipt.influences:
-        change = _points(one.probability - before) if rows else ""
-        rows.append(_MOVE(INFLUENCES.get(one.what, one.what), share(one.probability), change))
-        before = one.probability
+def _influences(receipt: Receipt) -> Html | None:
+    """What the probability of the chosen answer was made of before the judge was asked."""
     if not receipt.influences:
-        before = group.chances[0]
-        rows.append(_MOVE("votes and findings", share(before), ""))
-    answered = [game for stage in receipt.stages if stage.name != "not answered" for game in stage.games]
-    for game, chance in zip(answered, group.chances[1:], strict=True):
-        call = game.number + 1
-        rows.append(
-            _CALL_MOVE(
-                call,
-                f"#g{call}",
-                f"call {call}",
-                described[game.number],
-                share(chance),
-                _points(chance - before),
-            )
-        )
-        before = chance
-    head = el("tr", *(el("th", name, scope="col", class_="text" if name == "step" else None)
-                      for name in ("step", "probability", "change in points")))  # fmt: skip
-    table = el("table", el("thead", head), el("tbody", *rows))
-    title = f"Step by step: what moved {receipt.name(receipt.winner)}"
-    return el("details", el("summary", title), _scrolled(table, "the steps"), class_="fold")
+        return None
+    rows, before = list[tuple[str, str, str]](), None
+    for influence in receipt.influences:
+        change = "" if before is None else points(influence.probability - before)
+        before = influence.probability
+        rows.append((INFLUENCES.get(influence.what, influence.what), share(before), change))
+    title = join(["Before the judge was asked: what moved ", el("bdi", receipt.name(receipt.winner))])
+    return fold(title, _steps_table(("what", "probability", "change in points"), rows, words=0))
 
 
-def _points(change: float) -> str:
-    """A change of a probability in points of a hundred."""
-    return f"{100 * change:+.1f}".replace("-", "−")
+def _steps_table(heads: Sequence[str], rows: Iterable[Sequence[Child]], *, words: int) -> Html:
+    """A table of steps; the column `words` holds words."""
+    kinds = ["text" if place == words else None for place in range(len(heads))]
+    top = el(
+        "tr", *(el("th", head, scope="col", class_=kind) for head, kind in zip(heads, kinds, strict=True))
+    )
+    body = [
+        el("tr", *(el("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)))
+        for row in rows
+    ]
+    return scrolled(el("table", el("thead", top), el("tbody", *body)), "the steps")
 
 
-def _timeline(receipt: Receipt) -> Node | None:
+def _timeline(receipt: Receipt) -> Html | None:
     """The story of a question with adaptive sampling: samples, probability and tokens over time."""
     drawn = timeline(receipt)
     if drawn is None:
         return None
     heads = ("after", "what came", "samples", "leads", "probability", "generation", "judging")
     rows = [
-        el(
-            "tr",
-            el("td", f"{step['seconds']:.1f} s"),
-            el("td", step["what"], class_="text"),
-            el("td", str(step["samples"])),
-            el("td", "–" if step["leader"] is None else receipt.name(step["leader"])),
-            el("td", "–" if step["probability"] is None else share(step["probability"])),
-            *(el("td", "{:,} + {:,}".format(*step[name])) for name in ("generation", "judging")),
+        (
+            f"{step['seconds']:.1f} s",
+            step["what"],
+            str(step["samples"]),
+            "–" if step["leader"] is None else receipt.name(step["leader"]),
+            "–" if step["probability"] is None else share(step["probability"]),
+            *("{:,} + {:,}".format(*step[name]) for name in ("generation", "judging")),
         )
         for step in receipt.story
     ]
     spent = [
-        f"{one['model']}: {plural(one['samples'], 'sample')}, {one['cancelled']} cancelled, "
-        f"{one['tokens']['output']:,} tokens written"
-        + ("" if one["usd"] is None else f", ${one['usd']:.4f}")
-        + (" (estimated)" if one["tokens"]["estimated"] else "")
-        for one in receipt.generators
+        f"{generator['model']}: {plural(generator['samples'], 'sample')}, "
+        f"{generator['cancelled']} cancelled, {generator['tokens']['output']:,} tokens written"
+        + ("" if generator["usd"] is None else f", {dollars(generator['usd'])}")
+        + (" (estimated)" if generator["tokens"]["estimated"] else "")
+        for generator in receipt.generators
     ]
     fixed = receipt.fixed_16
     if fixed is not None:
-        cost = "" if fixed["usd"] is None else f", ${fixed['usd']:.4f}"
+        cost = "" if fixed["usd"] is None else f", {dollars(fixed['usd'])}"
         spent.append(f"16 samples would have written about {fixed['output']:,} tokens{cost}")
-    head = el(
-        "tr", *(el("th", one, scope="col", class_="text" if one == "what came" else None) for one in heads)
-    )
-    table = el("table", el("thead", head), el("tbody", *rows))
-    return section(
-        "Timeline",
-        None,
-        _framed(drawn, "the timeline", _TIMELINE),
-        *(el("p", words, class_="note") for words in spent),
-        el("details", el("summary", "All steps"), _scrolled(table, "the steps"), class_="fold"),
+    return join(
+        [
+            _figure("Timeline", TIMELINE, drawn),
+            *(el("p", words, class_="note") for words in spent),
+            fold("All steps", _steps_table(heads, rows, words=1)),
+        ]
     )
 
 
-_TIMELINE = (
-    "The steps are samples, the line with dots is the probability that the leading candidate is right, both "
-    "over time. Below: tokens read and written so far by generation and by the judge."
-)
-
-
-# Decisive verdicts
-
-
-def _flips(receipt: Receipt) -> Node | None:
+def _flips(receipt: Receipt) -> Html | None:
+    """Single verdicts that would have changed the winner."""
     if receipt.flips is None or all(len(game.shown) != 2 for game in receipt.games):
         return None
-    changed = [flip for flip in receipt.flips if flip.winner is not None]
-    deciding = {flip.game for flip in changed}  # a tie can be reversed in two ways
+    changed = [(flip, flip.winner) for flip in receipt.flips if flip.winner is not None]
+    deciding = {flip.game for flip, _ in changed}  # a tie can be reversed in two ways
     unknown = len({flip.game for flip in receipt.flips} - deciding)
     items = [
         el(
             "li",
-            el("a", f"call {flip.game + 1}", href=f"#g{flip.game + 1}", data_game=flip.game + 1),
+            game_link(receipt.games[flip.game], f"call {flip.game + 1}"),
             f": if {name_of(receipt, flip.preferred)} had been preferred, "
-            f"{name_of(receipt, flip.winner)}{mark(receipt.right(flip.winner))} would have won",
+            f"{name_of(receipt, winner)}{mark(receipt.right(winner))} would have won",
         )
-        for flip in changed
-        if flip.winner is not None
+        for flip, winner in changed
     ]
     text = f"Reversing any one of these {len(deciding)} verdicts would have changed the winner."
     if len(deciding) == 1:
@@ -368,187 +488,116 @@ def _flips(receipt: Receipt) -> Node | None:
             "As far as the recorded answers show, no single reversed verdict would have changed the winner."
         )
     if unknown:
-        text += (
-            f" For {plural(unknown, 'more verdict')} this is unknown: the judge was never asked what follows."
-        )
+        more = plural(unknown, "more verdict")
+        text += f" For {more} this is unknown: the judge was never asked what follows."
     return section("Decisive verdicts", text, el("ul", *items) if items else None)
-
-
-# Candidates
-
-
-_CANDIDATE = Template(
-    "candidate",
-    6,
-    lambda id_, class_, title, name, facts, text: el(
-        "details",
-        el("summary", el("b", title), name, el("span", facts, class_="facts")),
-        text,
-        class_=class_,
-        id=id_,
-    ),
-)
-_NAME = Template("name", 1, lambda name: el("span", name, class_="name"))
-
-
-def _candidates(receipt: Receipt, case: Case | None, texts: TextTable) -> list[Filled]:
-    """Every candidate in a row of full width that opens to its text, the best first."""
-    rank = {one: place for place, one in enumerate(_order(receipt))}
-    drawn = []
-    for one in sorted(receipt.candidates, key=lambda one: rank.get(one.id, len(rank))):
-        facts = [one.fate]
-        if one.passed is not None:
-            facts.append(f"examples passed: {one.passed} of {receipt.examples}")
-        if one.score is not None:
-            value = share(one.score) if receipt.score_kind == "probability" else number(one.score)
-            facts.append(f"{receipt.score_kind or 'score'} {value}")
-        name, number_of_it = receipt.name(one.id), f"#{one.id}"
-        drawn.append(
-            _CANDIDATE(
-                f"c{one.id}",
-                "candidate chosen" if one.id == receipt.winner else "candidate",
-                f"{number_of_it}{mark(one.right)} ",
-                None if name == number_of_it else _NAME(name),
-                " · ".join([fact for fact in facts if fact]),
-                _candidate_text(one, case, texts),
-            )
-        )
-    return drawn
-
-
-def _order(receipt: Receipt) -> list[int]:
-    ranked = [one for group in receipt.answers for one in group.members]
-    return [one for one in ranked if one == receipt.winner] + [one for one in ranked if one != receipt.winner]
-
-
-def _candidate_text(one: Standing, case: Case | None, texts: TextTable) -> Element:
-    if case is None or one.id >= len(case.candidates):
-        return el("p", "The text is not available.", class_="note")
-    text = case.candidates[one.id].text
-    return rich(texts, text, kind_of(case, text))
 
 
 # Judge calls
 
 
-_GAME = Template(
-    "game",
-    7,
-    lambda id_, number_, what, unread, criteria, exchange, cost: el(
-        "details",
-        el("summary", el("b", number_), what, unread),
-        criteria,
-        exchange,
-        el("p", cost, class_="note"),
-        class_="game",
-        id=id_,
-    ),
-)
-_UNREAD = Template("unread", 0, lambda: el("span", "unreadable", class_="tag bad"))
-_WORDS_ONLY = Template("words", 1, lambda text: el("p", text, class_="note"))
-_SIDES = Template(
-    "sides",
-    5,
-    lambda title, a, a_text, b, b_text: el(
-        "div",
-        el("h3", title),
-        el(
-            "div",
-            el("div", el("h4", "A: ", a), el("pre", a_text, tabindex=0)),
-            el("div", el("h4", "B: ", b), el("pre", b_text, tabindex=0)),
-            class_="versus",
-        ),
-    ),
-)
-_PROMPT = Template(
-    "prompt",
-    2,
-    lambda text, note: el(
-        "details",
-        el("summary", "Prompt"),
-        el("p", "Rendered again from the cases. ", note, class_="note"),
-        el("pre", text, tabindex=0),
-        class_="fold",
-    ),
-)
-_EXACT = "Its key equals that of the run, so this is what was sent."
-_NOT_EXACT = "Its key differs from that of the run: cases or settings have changed, or nothing was sent."
-_NO_PROMPT = "The prompt cannot be rendered: the cases or the prompt template are not available."
-_REPLY = Template(
-    "reply",
-    3,
-    lambda reasoning, text, how: el(
-        "div", el("h3", "The judge's reason"), reasoning, text, el("p", how, class_="note")
-    ),
-)
-_REASONING = Template(
-    "reasoning",
-    1,
-    lambda text: el("details", el("summary", "Reasoning"), el("pre", text, tabindex=0), class_="fold"),
-)
-_REPLY_TEXT = Template("said", 1, lambda text: el("div", text, class_="rich reply", tabindex=0))
+def _note(text: str) -> Html:
+    return el("p", text, class_="note")
 
 
-def _games(
-    receipt: Receipt, described: Sequence[str], exchanges: Sequence[GameExchange], texts: TextTable
-) -> list[Element]:
-    drawn, before = list[Element](), ""
-    for round_number, stage in enumerate(receipt.stages, 1):
+# Elements that stand in every call are made once.
+_EXACT = _note("Rendered again from the cases. Its key equals that of the run, so this is what was sent.")
+_NOT_EXACT = _note(
+    "Rendered again from the cases. Its key differs from that of the run: cases or settings have changed, or "
+    "nothing was sent."
+)
+_NO_PROMPT = _note("The prompt cannot be rendered: the cases or the prompt template are not available.")
+_REASON = el("h3", "The judge's reason")
+_NO_REASON = _note("It gave none.")
+_NO_REPLY = _note("The journal does not hold the reply.")
+_UNREADABLE = el("span", "unreadable", class_="tag bad")
+_MISJUDGED = el("span", "misjudged", class_="tag bad")
+
+
+def _games(receipt: Receipt, described: Sequence[str], exchanges: Sequence[GameExchange]) -> Html:
+    drawn, before, moved = list[Html](), "", _moved(receipt)
+    for place, stage in enumerate(receipt.stages, 1):
         title = f"Stage {stage.name}" if len(stage.name) == 1 else stage.name.capitalize()
         if stage.kind == "elimination" and len(stage.name) > 1:
-            title = f"Round {round_number}: {stage.name}"
+            title = f"Round {place}: {stage.name}"
         title += f" · bye: {_listed(receipt, stage.byes)}" if stage.byes else ""
         if title != before and len(receipt.stages) > 1:
             drawn.append(el("h3", title))
         before = title
         for game in stage.games:
             exchange = exchanges[game.number] if game.number < len(exchanges) else None
-            drawn.append(_game(game, described[game.number], receipt, exchange, texts))
-    return drawn or [el("p", "The judge was not asked.")]
+            words = f" {described[game.number]}{moved.get(game.number, '')} "
+            drawn.append(_game(game, words, receipt, exchange))
+    if not drawn:
+        return section("Judge calls", "The judge was not asked.")
+    misjudged = sum(receipt.misjudged(game) for game in receipt.games)
+    only = None
+    if misjudged:
+        words = f"only misjudged calls ({misjudged} of {len(receipt.games)})"
+        only = el(
+            "p", el("label", el("input", type="checkbox", class_="only-misjudged"), words), class_="note"
+        )
+    return section("Judge calls", None, only, *drawn)
 
 
-def _game(
-    game: Game, described: str, receipt: Receipt, exchange: GameExchange | None, texts: TextTable
-) -> Filled:
+def _moved(receipt: Receipt) -> dict[int, str]:
+    """How each call moved the probability of the chosen answer."""
+    group = receipt.answer_of(receipt.winner)
+    chances = () if group is None else group.chances
+    steps = zip(receipt.answered_games, pairwise(chances), strict=False)
+    return {game.number: f" · {share(before)} → {share(after)}" for game, (before, after) in steps}
+
+
+def _game(game: Game, described: str, receipt: Receipt, exchange: GameExchange | None) -> Html:
     """One judge call, folded."""
     cost = f"{game.tokens:,} tokens read ({game.cached:,} cached), {game.output} written"
     tries = f", {game.tries} attempts" if game.tries > 1 else ""
-    return _GAME(
-        f"g{game.number + 1}",
-        str(game.number + 1),
-        f" {described} ",
-        _UNREAD() if game.malformed else None,
-        _WORDS_ONLY(_by_criterion(game)) if game.criteria else None,
-        None if exchange is None else _exchange(game, receipt, exchange, texts),
-        cost + tries,
+    misjudged = receipt.misjudged(game)
+    tags = [_UNREADABLE] if game.malformed else []
+    tags += [_MISJUDGED] if misjudged else []
+    return el(
+        "details",
+        el("summary", el("b", str(game.number + 1)), described, *tags),
+        _note(_by_criterion(game)) if game.criteria else None,
+        *(() if exchange is None else _exchange(game, receipt, exchange)),
+        _note(cost + tries),
+        class_="game misjudged" if misjudged else "game",
+        id=f"g{game.number + 1}",
     )
 
 
-def _exchange(game: Game, receipt: Receipt, exchange: GameExchange, texts: TextTable) -> list[Element]:
+def _exchange(game: Game, receipt: Receipt, exchange: GameExchange) -> list[Html]:
     """Show a call: the judge's reason, what separates two programs, both sides, and the prompt folded."""
-    drawn: list[Element] = [_reply(reply, texts) for reply in exchange.replies]
+    drawn = [_reply(reply) for reply in exchange.replies]
     if len(game.shown) == 2:
-        a, b = (f"{name_of(receipt, one)}{mark(receipt.right(one))}" for one in game.shown)
         pairs = [("What separates them", exchange.difference)]
         if exchange.shown != exchange.difference:
             pairs.append(("What the judge compared", exchange.shown))
         for title, sides in pairs:
             if len(sides) == 2:
-                drawn.append(_SIDES(title, a, texts.add(sides[:1]), b, texts.add(sides[1:])))
-    if exchange.prompt:
-        drawn.append(_PROMPT(texts.add(exchange.prompt), _EXACT if exchange.exact else _NOT_EXACT))
-    else:
-        drawn.append(_WORDS_ONLY(_NO_PROMPT))
-    return drawn
+                drawn += [el("h3", title), el("div", *_halves(game, receipt, sides), class_="versus")]
+    if not exchange.prompt:
+        return [*drawn, _NO_PROMPT]
+    replies = [el("pre", reply.text, tabindex=0) for reply in exchange.replies if reply.text]
+    note = _EXACT if exchange.exact else _NOT_EXACT
+    return [*drawn, fold("Prompt and reply", note, el("pre", exchange.prompt, tabindex=0), *replies)]
 
 
-def _reply(reply: JudgeReply, texts: TextTable) -> Filled:
+def _halves(game: Game, receipt: Receipt, sides: Sequence[str]) -> Iterator[Html]:
+    """What the judge saw of each of two candidates, below their names."""
+    for slot, candidate, side in zip("AB", game.shown, sides, strict=True):
+        yield el("h4", f"{slot}: {name_of(receipt, candidate)}{mark(receipt.right(candidate))}")
+        yield el("pre", side, tabindex=0)
+
+
+def _reply(reply: JudgeReply) -> Html:
     cause = f" {CAUSES.get(reply.cause, reply.cause)}" if reply.cause else ""
-    how = HOW.get(reply.how, reply.how) + cause
+    how = _note(HOW.get(reply.how, reply.how) + cause)
     if reply.text is None:
-        return _REPLY(None, _WORDS_ONLY("The journal does not hold the reply."), how)
-    reasoning = _REASONING(texts.add([reply.reasoning])) if reply.reasoning else None
-    return _REPLY(reasoning, _REPLY_TEXT(texts.add([reply.text])), how)
+        return join([_REASON, _NO_REPLY, how])
+    reasoning = fold("Reasoning", el("pre", reply.reasoning, tabindex=0)) if reply.reasoning else None
+    reason = _VERDICT_TAGS.sub("", reply.text).strip() if reply.how == "tags" else reply.text
+    return join([_REASON, reasoning, rich(reason, class_="rich reply") if reason else _NO_REASON, how])
 
 
 def _by_criterion(game: Game) -> str:
@@ -562,9 +611,5 @@ def _by_criterion(game: Game) -> str:
     return "By criterion: " + "; ".join(f"{name}: {named(said)}" for name, said in game.criteria)
 
 
-def _scrolled(child: Node, name: str) -> Node:
-    return el("div", child, class_="scroll", tabindex=0, role="region", aria_label=name)
-
-
 def _listed(receipt: Receipt, ids: Sequence[int]) -> str:
-    return ", ".join(name_of(receipt, one) for one in ids)
+    return ", ".join(name_of(receipt, candidate) for candidate in ids)

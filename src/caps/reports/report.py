@@ -1,38 +1,45 @@
 """Reports of runs: the pages and data that `caps report` writes, serves and prints."""
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from caps.core.errors import InputError
-from caps.core.text import plural
+from caps.core.text import number, percent, plural
 from caps.core.types import Case
 from caps.reports import compare
 from caps.reports.cases import CaseFacts, case_facts
-from caps.reports.html import Node, TextTable, el
-from caps.reports.page import Page, head, receipt_json
+from caps.reports.elements import head, section, table
+from caps.reports.html import Html, el
+from caps.reports.listing import Listing
+from caps.reports.numbers import dollars
+from caps.reports.page import Page
 from caps.reports.receipt import GameExchange, Receipt, exchanges_of, games_of, receipt_of
 from caps.reports.receipt_page import receipt_view
 from caps.reports.run_page import (
     FILTERS,
     Choices,
-    Listing,
     RowContext,
     accuracy_view,
     cards,
     count_choices,
     glossary_view,
+    group_fields,
+    groups_view,
+    judge_view,
     judges_view,
     lead,
     run_rows,
     searched_characters,
-    section,
     settings_view,
-    timeline_view,
     tokens_view,
+    warning_view,
 )
+from caps.runs.judge_quality import JudgeQuality, count_judge_quality
+from caps.runs.outcomes import Outcomes
 from caps.runs.rebuild import RebuiltRun
 from caps.runs.run_file import judges_of
 from caps.runs.summary import Figures, count_figures
@@ -47,7 +54,8 @@ MAX_FLIP_CASES = 2_000  # larger runs look for decisive verdicts only in the pag
 class RunReport:
     """A run with its figures, known labels, and what a list says about each case.
 
-    `cases` are those with a result, with their findings; None if they are too many to keep.
+    `cases` are those with a result, with their findings; None if they are too many to keep. `misjudged` are
+    those in which the judge preferred a wrong candidate to a right one.
     """
 
     run: RebuiltRun
@@ -55,7 +63,14 @@ class RunReport:
     labels: dict[str, tuple[bool | None, ...]]
     facts: dict[str, CaseFacts]
     choices: Choices
+    quality: JudgeQuality
+    misjudged: frozenset[str]
     cases: dict[str, Case] | None = None
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """How the labelled choices turned out."""
+        return self.figures.outcomes
 
     @property
     def name(self) -> str:
@@ -76,16 +91,17 @@ def load_report(run: RebuiltRun, *, keep_cases: bool = False) -> RunReport:
         line = run.selections.get(read.id)
         if line is not None:
             case = run.with_findings(read)
-            labels[case.id] = tuple(one.correct for one in case.candidates)
+            labels[case.id] = tuple(candidate.correct for candidate in case.candidates)
             facts[case.id] = case_facts(run, case, line)
-            size += sum(len(one.text) for one in case.candidates)
+            size += sum(len(candidate.text) for candidate in case.candidates)
             if size > KEPT_CHARACTERS:
                 cases = None
             elif cases is not None:
                 cases[case.id] = case
-    figures = count_figures(run.selections.values(), run.calls, labels, run.runner.price)
+    figures = count_figures(run.selections.values(), run.calls, labels, run.resolved.price)
     choices = count_choices(run.selections.values(), labels, facts)
-    return RunReport(run, figures, labels, facts, choices, cases)
+    quality, misjudged = count_judge_quality(run.calls, labels)
+    return RunReport(run, figures, labels, facts, choices, quality, misjudged, cases)
 
 
 def run_page(report: RunReport, *, live: bool = False, texts: bool = True) -> Page:
@@ -97,7 +113,7 @@ def run_page(report: RunReport, *, live: bool = False, texts: bool = True) -> Pa
         figures=run_figures(report),
         details=run_details(report),
         after=[_details(run)],
-        listing=Listing(context.columns, FILTERS, run_rows(report.lines, context)),
+        listing=Listing(context.columns, FILTERS, run_rows(report.lines, context), context.fields),
         footer=footer(live=live),
         status=status(report),
         live=live,
@@ -110,36 +126,41 @@ def row_context(report: RunReport, *, texts: bool = True) -> RowContext:
         calls=report.run.calls,
         labels=report.labels,
         facts=report.facts,
+        misjudged=report.misjudged,
+        fields=group_fields(report.facts),
         stated=bool(report.choices.stated),
         priced=report.figures.usd is not None,
         searched=searched_characters(len(report.run.selections)) if texts else 0,
     )
 
 
-def run_figures(report: RunReport) -> list[Node]:
+def run_figures(report: RunReport) -> list[Html]:
     """Return the part of a page above its table; it changes while the run continues."""
-    run, figures = report.run, report.figures
+    run, figures, outcomes = report.run, report.figures, report.outcomes
+    is_baseline = run.file.config.strategy == "v1-infer"
     return [
         *head(
             report.name,
             lead(run.file.config, figures, finished=run.finished),
-            cards(figures, report.choices, is_baseline=run.file.config.strategy == "v1-infer"),
+            warning_view(figures, outcomes, report.choices),
+            cards(figures, outcomes, report.choices, is_baseline=is_baseline),
         ),
-        *accuracy_view(figures, report.choices),
+        *accuracy_view(outcomes, report.choices),
     ]
 
 
-def run_details(report: RunReport) -> list[Node]:
-    """Return the figures below the table: tokens and money by stage, several judges, calls over time."""
+def run_details(report: RunReport) -> list[Html]:
+    """Return the figures below the table: groups, the judge, tokens and money by stage."""
     run, figures = report.run, report.figures
-    timeline = timeline_view(_timestamps(run))
     about = "Prompts sent to the judge, by stage and evidence: partial views (E1) or whole answers (E2)."
-    spent = section("What it read", about, tokens_view(figures, run.runner.price))
-    return [
-        *([spent] if figures.total.calls else []),
-        *judges_view(report.lines),
-        *([] if timeline is None else [timeline]),
-    ]
+    spent = section("What it read", about, tokens_view(figures, run.resolved.price))
+    shown = (
+        groups_view(report.lines, report.labels, report.facts),
+        judge_view(report.quality, len(report.misjudged)),
+        spent if figures.total.calls else None,
+        judges_view(report.lines),
+    )
+    return [element for element in shown if element is not None]
 
 
 def status(report: RunReport) -> str:
@@ -155,21 +176,50 @@ def comparison_page(runs: Sequence[RunReport], *, texts: bool = True) -> Page:
     if len(set(names)) < len(names):
         names = [str(report.run.path) for report in runs]
     sides = [_compared(name, report) for name, report in zip(names, runs, strict=True)]
-    pairs = compare.pairs_view(sides)
     settings = [
-        node
+        element
         for name, report in zip(names, runs, strict=True)
-        for node in (el("h3", name), settings_view(report.run.file))
+        for element in (el("h3", name), settings_view(report.run.file))
     ]
     title = ", ".join(names)
     return Page(
         title=f"{title} · caps report",
-        figures=head(title, compare.lead(sides), *compare.runs_view(sides), pairs),
+        figures=head(title, compare.lead(sides), compare.runs_view(sides), compare.pairs_view(sides)),
         after=[section("Terms and settings", None, glossary_view(), *settings)],
         listing=compare.cases_listing(sides, texts=texts),
         listing_title="Cases of all runs, different answers first",
         footer=footer(),
         runs=names,
+    )
+
+
+def index_page(title: str, runs: Mapping[str, RunReport]) -> Page:
+    """Create the page that lists the runs of a folder, the latest first, each by the address of its page."""
+    rows = []
+    for address, report in sorted(runs.items(), key=lambda item: -item[1].run.file.started):
+        side, outcomes = _compared(report.name, report), report.outcomes
+        started = report.run.file.started
+        date = datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%d %H:%M") if started else "–"
+        accuracy = "–" if outcomes.accuracy is None else f"{percent(outcomes.accuracy)} %"
+        cost = "unknown" if report.figures.usd is None and report.figures.total.calls else None
+        rows.append(
+            (
+                el("a", report.name, href=address), date, side.strategy, side.model,
+                number(report.figures.cases, 0), accuracy,
+                f"{outcomes.right} / {outcomes.missed} / {outcomes.impossible}",
+                percent(outcomes.share(outcomes.possible)), percent(outcomes.recovery),
+                cost or dollars(report.figures.usd or 0.0), status(report),
+            )
+        )  # fmt: skip
+    heads = (
+        "run", "begun (UTC)", "strategy", "judge", "cases", "right", "right / missed / impossible",
+        "ceiling %", "recovery %", "cost", "state",
+    )  # fmt: skip
+    about = el("p", f"{plural(len(rows), 'run')}. Each name leads to the page of the run.", class_="lead")
+    return Page(
+        title=f"{title} · caps report",
+        figures=[*head(title, about), table(heads, rows, "runs")],
+        footer=footer(),
     )
 
 
@@ -185,11 +235,12 @@ def _compared(name: str, report: RunReport) -> compare.ComparedRun:
         labels=report.labels,
         facts=report.facts,
         figures=report.figures,
+        outcomes=report.outcomes,
     )
 
 
-def receipts(report: RunReport, *, texts: bool = True) -> Iterator[str]:
-    """Yield the receipt of every case for the page's script, in the order of the rows."""
+def receipts(report: RunReport, *, texts: bool = True) -> Iterator[Html]:
+    """Yield the receipt of every case, in the order of the rows."""
     run, cases = report.run, _cases(report)
     with_flips = len(run.selections) <= MAX_FLIP_CASES
     gc.freeze()  # the lines of the run stay: the garbage collector need not look at them again and again
@@ -197,8 +248,7 @@ def receipts(report: RunReport, *, texts: bool = True) -> Iterator[str]:
         for line in run.selections.values():
             case = next_case(cases, line["id"]) if line["id"] in report.labels else None
             receipt, exchanges = _receipt(run, line, case, with_flips=with_flips, texts=texts)
-            table = TextTable()
-            yield receipt_json(receipt_view(receipt, exchanges, case if texts else None, table), table)
+            yield receipt_view(receipt, exchanges, case if texts else None)
     finally:
         gc.unfreeze()
 
@@ -229,14 +279,13 @@ def one_receipt(run: RebuiltRun, name: str) -> tuple[Receipt, list[GameExchange]
 def case_page(run: RebuiltRun, name: str) -> Page:
     """Create the page of one case, readable without scripts."""
     receipt, exchanges, case = one_receipt(run, name)
-    texts = TextTable()
     return Page(
         title=f"{name} · caps report",
-        figures=[receipt_view(receipt, exchanges, case, texts)],
+        figures=[receipt_view(receipt, exchanges, case)],
         after=[_details(run)],
         footer=footer(),
         status=f"one case of {run.path.resolve().name}",
-        texts=texts.texts,
+        rich=True,
     )
 
 
@@ -247,13 +296,13 @@ def receipt_line(run: RebuiltRun, name: str) -> dict[str, Any]:
     games = [
         {
             **{name: value for name, value in game.items() if name != "opinions" or value},
-            "prompt": "".join(one.prompt),
-            "exact": one.exact,
-            "replies": one.replies,
+            "prompt": exchange.prompt,
+            "exact": exchange.exact,
+            "replies": exchange.replies,
         }
-        for game, one in zip(line.pop("games"), exchanges, strict=True)
+        for game, exchange in zip(line.pop("games"), exchanges, strict=True)
     ]
-    return {**line, "games": games}
+    return {**line, "outcome": receipt.outcome, "missed": receipt.missed, "games": games}
 
 
 def footer(*, live: bool = False) -> str:
@@ -274,16 +323,10 @@ def _receipt(
     games = games_of(run.calls.get(line["id"], []))
     receipt = receipt_of(run, line, prepared, with_flips=with_flips, games=games)
     if not texts:
-        return replace(receipt, names=()), []  # a short answer is a text of a candidate too
+        return replace(receipt, names=(), gold=""), []  # a short answer is a text too
     return receipt, list(exchanges_of(run, line["id"], prepared, games))
 
 
-def _timestamps(run: RebuiltRun) -> list[tuple[float, str]]:
-    levels = {line["key"]: line["level"] for lines in run.calls.values() for line in lines if line.get("key")}
-    stamps = {key: at for journal in run.journals.values() for key, at in journal.stamps(levels).items()}
-    return [(at, levels[key]) for key, at in stamps.items()]
-
-
-def _details(run: RebuiltRun) -> Node:
+def _details(run: RebuiltRun) -> Html:
     notes = [el("p", note, class_="note") for note in run.notes]
     return section("Terms and settings", None, glossary_view(), settings_view(run.file), *notes)

@@ -6,11 +6,12 @@ from typing import Any
 from caps.core.text import number, percent
 from caps.reports.charts import Point, best_options, plane
 from caps.reports.console import by_level
+from caps.reports.elements import facts, head, section
 from caps.reports.html import el
-from caps.reports.page import Page, head
+from caps.reports.numbers import span
+from caps.reports.page import Page
 from caps.reports.pictures import Picture, picture_view
 from caps.reports.report import footer
-from caps.reports.run_page import facts, section
 
 TITLE = "Pass@1 against tokens"
 
@@ -30,18 +31,18 @@ def simulation_picture(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any
     best = best_options(points)
     numbers = [
         (
-            row["strategy"], f"{percent(row['pass_at_1'])} %", _range(*row["pass_at_1_interval"]),
+            row["strategy"], f"{percent(row['pass_at_1'])} %", span(*row["pass_at_1_interval"]),
             number(_tokens(row), 0), percent(row["token_share"]), by_level(row["calls"]),
             "yes" if place in best else "",
         )
-        for place, row in sorted(enumerate(rows), key=lambda one: (-one[1]["pass_at_1"], _tokens(one[1])))
+        for place, row in sorted(enumerate(rows), key=lambda item: (-item[1]["pass_at_1"], _tokens(item[1])))
     ]  # fmt: skip
     heads = ("strategy", "Pass@1", "95 % interval", "tokens a case", "T%", "calls E1 + E2", "on the front")
     notes = [f"{headline(about)}.", "Whiskers: 95 % intervals."]
     return Picture(
         name="strategies",
         title=TITLE,
-        draw=lambda width: plane(points, TITLE, notes, width=width),
+        drawing=plane(points, TITLE, notes),
         heads=heads,
         rows=numbers,
     )
@@ -69,7 +70,7 @@ def simulation_page(about: Mapping[str, Any], picture: Picture, *, baseline: str
         made += [(f"judge · {name}", number(value, 4)) for name, value in about["judge"].items()]
     for name, value in about["pools"].items():
         inner = value.items() if isinstance(value, Mapping) else [("", value)]
-        made += [(f"pools · {name.replace('_', ' ')} {key}".strip(), str(one)) for key, one in inner]
+        made += [(f"pools · {name.replace('_', ' ')} {key}".strip(), str(part)) for key, part in inner]
     return Page(
         title="simulation · caps report",
         figures=[
@@ -99,7 +100,3 @@ def headline(about: Mapping[str, Any]) -> str:
 
 def _tokens(row: Mapping[str, Any]) -> float:
     return float(sum(row["tokens"].values()))
-
-
-def _range(low: float, high: float) -> str:
-    return f"{percent(low)} to {percent(high)}"

@@ -6,14 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from caps.reports.charts import Panel, PanelCell, panels, shown_chart
-from caps.reports.html import Node, el
+from caps.core.text import printable
+from caps.reports.charts import Panel, PanelCell, panels
+from caps.reports.console import Grid
+from caps.reports.console import table as grid
+from caps.reports.elements import head as page_head
+from caps.reports.elements import listed, section
+from caps.reports.elements import table as plain_table
+from caps.reports.html import Html, el
 from caps.reports.page import Page
-from caps.reports.page import head as page_head
 from caps.reports.pictures import Picture
 from caps.reports.report import footer
-from caps.reports.run_page import listed, section
-from caps.reports.run_page import table as plain_table
 from caps.studies.metrics import METRICS, Figure
 from caps.studies.tables import Cell, Table
 
@@ -34,6 +37,14 @@ def markdown(table: Table, *, simulated: str | None) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def terminal_table(table: Table, *, simulated: str | None) -> list[Grid | str]:
+    """A table of a study for a terminal, with its remarks."""
+    rows = [(label, *map(_shown, cells)) for label, cells in table.rows]
+    made = "" if simulated is None else f" (simulated: {simulated})"
+    drawn = grid(f"{table.title}{made}", (table.corner, *table.heads), rows)
+    return [drawn, *(printable(f"- {note}") for note in table.notes), ""]
+
+
 @dataclass(frozen=True, slots=True)
 class Chapter:
     """A study on a page: the command that runs it, its tables, and what of them is simulated."""
@@ -48,18 +59,22 @@ class Chapter:
 def studies_page(title: str, about: str, chapters: Sequence[Chapter]) -> Page:
     """The page of one or several studies: how to run it, what came out, then every table with its chart."""
     several = len(chapters) > 1
-    body = list(page_head(title, el("p", about.strip(), class_="lead") if about.strip() else None))
+    body = page_head(title, el("p", about.strip(), class_="lead") if about.strip() else None)
     if several:
-        links = [el("li", el("a", one.title, href=f"#study-{place}")) for place, one in enumerate(chapters)]
+        links = [
+            el("li", el("a", chapter.title, href=f"#study-{place}")) for place, chapter in enumerate(chapters)
+        ]
         body.append(el("ul", *links))
-    for place, one in enumerate(chapters):
+    for place, chapter in enumerate(chapters):
         if several:
-            body += [el("h2", one.title, id=f"study-{place}"), el("p", one.about.strip())]
-        body.append(el("pre", one.command, tabindex=0))
-        body += [listed(found)] if (found := list(_findings(one.tables))) else []
-        within = f"{one.title}: " if several else ""  # studies may have tables of the same name
-        body += [_table_section(table, one.simulated, f"{within}{table.title}") for table in one.tables]
-    simulated = [one.simulated for one in chapters if one.simulated]
+            body += [el("h2", chapter.title, id=f"study-{place}"), el("p", chapter.about.strip())]
+        body.append(el("pre", chapter.command, tabindex=0))
+        body += [listed(words)] if (words := list(_findings(chapter.tables))) else []
+        within = f"{chapter.title}: " if several else ""  # studies may have tables of the same name
+        body += [
+            _table_section(table, chapter.simulated, f"{within}{table.title}") for table in chapter.tables
+        ]
+    simulated = [chapter.simulated for chapter in chapters if chapter.simulated]
     return Page(
         title=f"{title} · caps report",
         figures=body,
@@ -72,34 +87,34 @@ def _findings(tables: Sequence[Table]) -> Iterator[str]:
     """The method that is most often right, of each table that compares methods."""
     for table in tables:
         for place, column in enumerate(table.heads):
-            found = [
+            shares = [
                 (cells[place].figure.value, label)  # type: ignore[union-attr]
                 for label, cells in table.rows
                 if cells[place].metric == "pass_at_1" and cells[place].figure is not None
             ]
-            if table.corner == "method" and len(found) > 1:
-                share, label = max(found)
+            if table.corner == "method" and len(shares) > 1:
+                share, label = max(shares)
                 yield f"{table.title}, {column}: {label} is most often right, with {100 * share:.1f} %"
 
 
-def _table_section(table: Table, simulated: str | None, name: str) -> Node:
+def _table_section(table: Table, simulated: str | None, name: str) -> Html:
     note = None
     if simulated is not None:
         beside = any(cell.published is not None for _, cells in table.rows for cell in cells)
         note = el("p", f"Simulated ({simulated}){THEIRS if beside else ''}.", class_="simulated")
-    cells: list[list[str | Node]] = [[label, *map(_html_cell, row)] for label, row in table.rows]
+    cells: list[list[str]] = [[label, *map(_html_cell, row)] for label, row in table.rows]
     picture = table_picture(table, simulated=simulated)
     return section(
         table.title,
         None,
         note,
-        None if picture is None else shown_chart(picture.draw),
+        None if picture is None else picture.drawing.svg(),
         plain_table((table.corner, *table.heads), cells, name),
         el("ul", *(el("li", note) for note in table.notes), class_="note") if table.notes else None,
     )
 
 
-def _html_cell(cell: Cell) -> Node:
+def _html_cell(cell: Cell) -> Html:
     figure = cell.figure
     ours = "–" if figure is None else _number(cell, figure.value)
     interval = None
@@ -209,18 +224,16 @@ def table_picture(table: Table, *, simulated: str | None) -> Picture | None:
     """The chart of a table; None where it has no numbers."""
     rows = list(json_rows(table))
     labels = [label for label, _ in table.rows]
-    found = _panels(rows, labels)
-    if not found:
+    drawn = _panels(rows, labels)
+    if not drawn:
         return None
-    if len(found) == 1 and len(found[0].series) > len(labels):
-        found, labels = _turned(found[0], labels)
+    if len(drawn) == 1 and len(drawn[0].series) > len(labels):
+        drawn, labels = _turned(drawn[0], labels)
     notes = [] if simulated is None else [f"Simulated ({simulated}), not measured."]
     return Picture(
         name=table.name,
         title=table.title,
-        draw=lambda width: panels(found, labels, table.title, notes, width=width),
-        heads=(),
-        rows=(),
+        drawing=panels(drawn, labels, table.title, notes),
     )
 
 

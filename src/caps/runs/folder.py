@@ -20,11 +20,19 @@ from caps.core.types import Ask, Case, Unanswered, Usage
 from caps.datasets.case_files import write_case
 from caps.datasets.verdicts import Recorded, text_digest
 from caps.engines.base import Outcome
-from caps.files import FolderLock, append_file, file_errors, is_own_output, split_paths, write_file
-from caps.runner import Runner
+from caps.files import (
+    FolderLock,
+    append_file,
+    decode_json,
+    file_errors,
+    is_own_output,
+    split_paths,
+    write_file,
+)
 from caps.runs.result_lines import Line, answer_of, ask_of, json_lines, ruling_lines, unanswered_in
 from caps.runs.run_file import RunFile, new_run_file, read_regular_file, read_run_file
 from caps.runs.shards import Shard, missing_shards, shard_folders, sum_summaries
+from caps.session.resolve import Resolved
 
 CASE_FILE = "case.jsonl"  # the case of a run that generated its own candidates
 PROGRESS_FILE = "progress.json"  # how far a run is that was killed
@@ -89,17 +97,17 @@ class RunFolder:
         return file
 
 
-def claim_single_run(path: Path, runner: Runner, *, force: bool) -> None:
+def claim_single_run(path: Path, resolved: Resolved, *, force: bool) -> None:
     """Create the folder of a run with one case, or refuse it before anything is spent."""
     with file_errors(f"--out {path}"):
         path.mkdir(parents=True, exist_ok=True)
         if not force:
-            refuse_other_run(path, _single_run_file(path, runner))
+            refuse_other_run(path, _single_run_file(path, resolved))
 
 
 def write_single_run(
     path: Path,
-    runner: Runner,
+    resolved: Resolved,
     case: Case,
     outcome: Outcome,
     line: Line,
@@ -111,14 +119,13 @@ def write_single_run(
     with file_errors(f"--out {path}"):
         path.mkdir(parents=True, exist_ok=True)
         (path / CASE_FILE).write_bytes(write_case(case) + b"\n")
-    with RunFolder(path, _single_run_file(path, runner), force=force) as folder:
+    with RunFolder(path, _single_run_file(path, resolved), force=force) as folder:
         folder.add(json_lines([line]), json_lines(ruling_lines(outcome)))
         folder.finish({"problems": 1, **(summary or {})})
 
 
-def _single_run_file(path: Path, runner: Runner) -> RunFile:
-    confidence = runner.judge_settings.confidence if runner.asks_model else "verbal"
-    return new_run_file(runner, cases=str(path / CASE_FILE), limit=None, confidence=confidence, findings={})
+def _single_run_file(path: Path, resolved: Resolved) -> RunFile:
+    return new_run_file(resolved, cases=str(path / CASE_FILE), limit=None, findings={})
 
 
 def refuse_other_run(path: Path, file: RunFile) -> None:
@@ -159,15 +166,17 @@ def refuse_other_shards(path: Path, file: RunFile) -> None:
 
 def refuse_other_case(path: Path, first: Case) -> None:
     """Refuse a folder whose first result is of another case; a stream cannot be checked any further."""
-    with suppress(OSError, msgspec.MsgspecError, UnicodeError):
+    try:
         with (path / "selections.jsonl").open("rb") as file:
-            stored = msgspec.json.decode(file.readline(), type=dict[str, Any])
-        texts = [None, *(candidate.text for candidate in first.candidates)]
-        if stored.get("id") != first.id or stored.get("text") not in texts:
-            raise InputError(
-                f"--out {path}: holds a run whose first case is {stored.get('id')!r}: name another folder, "
-                "or add --force to overwrite that run"
-            )
+            stored = decode_json(file.readline(), dict[str, Any])
+    except (OSError, InputError):
+        return
+    texts = [None, *(candidate.text for candidate in first.candidates)]
+    if stored.get("id") != first.id or stored.get("text") not in texts:
+        raise InputError(
+            f"--out {path}: holds a run whose first case is {stored.get('id')!r}: name another folder, or "
+            "add --force to overwrite that run"
+        )
 
 
 NO_RUN = "run"  # the difference if the folder holds no run
@@ -177,7 +186,7 @@ def run_difference(path: Path, file: RunFile) -> str:
     """Name the first difference between the run in a folder and this one; empty if they are the same run."""
     try:
         before = read_run_file(path)
-    except (OSError, InputError, msgspec.MsgspecError, UnicodeError, RecursionError):
+    except (OSError, InputError):
         return NO_RUN
     if different := file.difference(before):
         return different
@@ -190,7 +199,7 @@ def run_difference(path: Path, file: RunFile) -> str:
 
 def known_cases(path: Path) -> list[str]:
     """Return the source of the cases of the run in a folder, if there is a run."""
-    with suppress(OSError, InputError, msgspec.MsgspecError, UnicodeError):
+    with suppress(OSError, InputError):
         return [read_run_file(path).cases]
     return []
 
@@ -214,14 +223,15 @@ def fingerprint(cases: str) -> dict[str, Any] | None:
 
 def _extends_cases(before: RunFile, cases: str) -> bool:
     """Whether a file begins with the earlier cases; it may have moved, and cases may have been appended."""
-    path, known = Path(cases), before.cases_file
+    path, recorded = Path(cases), before.cases_file
     if "-" in (cases, before.cases):
         return True  # a stream: `refuse_other_case` checks its first case
     if len(split_paths(cases)) > 1:
-        return bool(fingerprint(cases) == known)
-    if known is None or not path.is_file():
+        return bool(fingerprint(cases) == recorded)
+    if recorded is None or not path.is_file():
         return bool(before.cases == cases)
-    return bool(path.stat().st_size >= known["bytes"] and _digest(path, known["bytes"]) == known["sha256"])
+    size = recorded["bytes"]
+    return bool(path.stat().st_size >= size and _digest(path, size) == recorded["sha256"])
 
 
 def _digest(path: Path, size: int) -> str:
@@ -279,7 +289,7 @@ def read_run(path: Path) -> RunRecord:
         ) from None
     except InputError:
         raise
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path}: not a run folder, or a damaged one ({error!r})") from None
 
 
@@ -340,13 +350,11 @@ def read_rulings(path: Path) -> list[Line]:
         rulings = [line for folder in shards.values() for line in read_rulings(folder)]
         return sorted(rulings, key=lambda line: places.get(line.get("case", ""), len(places)))
     try:
-        return [line for line in _read_lines(path / "rulings.jsonl") if isinstance(line, dict)]
+        return _read_lines(path / "rulings.jsonl")
     except OSError as error:
         raise InputError(
             f"{error.filename}: {error.strerror}; expected a run folder written with --out"
         ) from None
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InputError(f"{path}: the run folder is damaged ({error})") from None
 
 
 def recorded_answers(path: Path, judge: str, texts: Mapping[str, Case]) -> Iterator[Recorded]:
@@ -364,14 +372,14 @@ def recorded_answers(path: Path, judge: str, texts: Mapping[str, Case]) -> Itera
             raise InputError(f"{path}: the run folder is damaged ({error!r})") from None
         if answer is None or isinstance(answer, Unanswered) or line.get("substituted"):
             continue
-        known = texts.get(case)
+        judged = texts.get(case)
         shown: tuple[str, ...] = ()
-        if known is not None and all(0 <= one < len(known.candidates) for one in ask.entrants):
-            shown = tuple(text_digest(known.candidates[one].text) for one in ask.entrants)
+        if judged is not None and all(0 <= place < len(judged.candidates) for place in ask.entrants):
+            shown = tuple(text_digest(judged.candidates[place].text) for place in ask.entrants)
         yield Recorded(case, judge, ask, answer, texts=shown, usage=usage, cause=cause)
 
 
 def _read_lines(path: Path) -> list[Line]:
     """Read complete lines; a killed run may leave half a line at the end."""
     whole = read_regular_file(path).rpartition(b"\n")[0]
-    return [msgspec.json.decode(line) for line in whole.splitlines() if line]
+    return [decode_json(line, dict[str, Any], str(path)) for line in whole.splitlines() if line]

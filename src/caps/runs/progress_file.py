@@ -11,7 +11,7 @@ import msgspec
 from caps.core.errors import CapsError, InputError
 from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.files import write_file
+from caps.files import decode_json, write_file
 from caps.judging.base import Ruling
 from caps.runs.folder import PROGRESS_FILE as NAME
 
@@ -91,7 +91,6 @@ class ProgressFile:
 def read_progress(folder: Path) -> dict[str, Any] | None:
     """Read the progress of a run that goes on; None if there is none."""
     try:
-        row = msgspec.json.decode((folder / NAME).read_bytes())
-    except (OSError, msgspec.MsgspecError):
+        return decode_json((folder / NAME).read_bytes(), dict[str, Any])
+    except (OSError, InputError):
         return None
-    return row if isinstance(row, dict) else None

@@ -1,24 +1,28 @@
 """Stored runs rebuilt from their folders: cases, judge calls, and contests played again."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from caps.core.errors import CapsError, InputError, NotRecordedError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Usage
+from caps.costs.budget import Budget
 from caps.engines.base import CaseRun
 from caps.engines.local import fast_forward
 from caps.findings.base import recall
 from caps.journal.store import Journal
-from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling
+from caps.judging.base import NOTHING, Attempt, PreparedCase, Ruling
 from caps.judging.llm import LlmJudge
 from caps.judging.preparation import CasePreparation
 from caps.models.base import Completion, Request
-from caps.runner import Runner
+from caps.registry import DEFAULT_STRATEGY
 from caps.runs.folder import read_rulings, read_run
 from caps.runs.result_lines import Line, answer_of, ask_of, opinions_of
 from caps.runs.summary import malformed_cause
+from caps.session.judges import is_model, judge_of
+from caps.session.resolve import Resolved, resolve
 
 
 class TranscriptJudge:
@@ -57,6 +61,15 @@ class NoModel:
         """Do nothing."""
 
 
+def _prompting_judge(resolved: Resolved) -> LlmJudge | None:
+    """The first model that judges, to show its prompts; those of other judges are unknown."""
+    models = tuple(spec for spec in resolved.judges if is_model(spec))[:1]
+    if not resolved.asks_model or not models:
+        return None
+    judge = judge_of(replace(resolved, judges=models), lambda _: NoModel())
+    return judge if isinstance(judge, LlmJudge) else None
+
+
 class RebuiltRun:
     """A stored run with its cases and journals, as far as they still exist; `notes` lists what is missing.
 
@@ -73,17 +86,17 @@ class RebuiltRun:
         self.notes: list[str] = [record.missing] if record.missing else []
         if not journals or not {*record.journals.values()} <= journals.keys():
             self._note("the journal of the run is not available, so the replies of the judge cannot be shown")
-        self.runner = Runner(self.file.config, offline=True)
         self.judge: LlmJudge | None = None
         self.strategy: Strategy | None = None
+        config = self.file.config
         try:
-            self.strategy = self.runner.strategy
-            if self.runner.asks_model:  # the prompts of a custom judge are unknown
-                models = [one for one in self.runner.judge_sources if not one.has_own_judge]
-                judge = models[0].make_judge(lambda _: NoModel(), self.runner.templates)
-                self.judge = judge if isinstance(judge, LlmJudge) else None
+            self.resolved = resolve(config, offline=True, load_judges=False)
+            self.strategy = self.resolved.strategy
+            self.judge = _prompting_judge(self.resolved)
         except CapsError as error:  # custom prompts or a custom strategy that are missing
             self._note(f"contests cannot be replayed: {error}")
+            plain = replace(config, strategy=DEFAULT_STRATEGY, settings={}, skip_failing=False, prompts=None)
+            self.resolved = resolve(plain, offline=True, load_judges=False)
 
     @property
     def finished(self) -> bool:
@@ -97,7 +110,7 @@ class RebuiltRun:
             self._note("the run read standard input, so its cases are not available")
             return
         try:
-            for case in map(self.runner.apply_to_case, self.file.read_cases()):
+            for case in map(self.resolved.cases.apply, self.file.read_cases()):
                 if isinstance(case, Case):
                     yield case
         except (InputError, SettingError, OSError) as error:
@@ -118,7 +131,7 @@ class RebuiltRun:
     @property
     def prepare(self) -> CasePreparation:
         """The preparation of cases, also if the prompts of the run are gone."""
-        return self.runner.preparation(findings=self.runner.merges_found, prompts=False)
+        return self.resolved.preparation(findings=self.resolved.merges_equal)
 
     def prepared(self, case: Case) -> PreparedCase:
         """Prepare a case as the run did; without the journal, it lacks its findings."""

@@ -170,14 +170,38 @@ def totals_line(totals: Mapping[str, JudgeTotals]) -> Line:
     return {"judges": {name: judge.as_line() for name, judge in totals.items()}} if totals else {}
 
 
+BASES = {"votes": "agree", "tests": "tested", "verdicts": "verdicts", "labels": "calibrated"}
+"""What a probability may rest on -> the fact of a selection that says so."""
+
+
 def probability_line(chosen: Selection) -> Line:
-    """Return the probability that the choice is right and its flags, if the strategy gives them."""
-    if "probability" not in chosen.facts:
+    """Return the probability that the choice is right and what it rests on, if the strategy says so."""
+    facts = chosen.facts
+    if "probability" not in facts:
         return {}
-    flag: Line = {"abstain": True} if chosen.facts.get("abstain") else {}
-    if "calibrated" in chosen.facts:
-        flag["calibrated"] = bool(chosen.facts["calibrated"])
-    return {"probability": round(chosen.facts["probability"], 4), **flag}
+    line: Line = {"probability": round(facts["probability"], 4)}
+    if facts.get("abstain"):
+        line["abstain"] = True
+    if "calibrated" in facts:
+        line["calibrated"] = bool(facts["calibrated"])
+    if "agree" in facts:
+        line["agree"] = int(facts["agree"])
+        line["basis"] = [name for name, fact in BASES.items() if facts.get(fact)]
+    return line
+
+
+def sureness(line: Line) -> str:
+    """How sure a choice is, in words: a percentage only where verdicts or labels stand behind it.
+
+    `line` is a result line or what the server says about an answer. Empty without a probability.
+    """
+    probability, basis = line.get("probability"), line.get("basis")
+    if probability is None:
+        return ""
+    if basis is None or {"verdicts", "labels"} & set(basis):
+        return f"{100 * probability:.1f} % sure"
+    tested = ", examples run" if "tests" in basis else ""
+    return f"{line['agree']} of {len(line['order'])} agree{tested}; not judged"
 
 
 def scores_line(chosen: Selection, candidates: int) -> Line:

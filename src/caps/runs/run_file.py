@@ -12,30 +12,22 @@ from typing import Any
 
 import msgspec
 
-from caps.building import make_strategy
-from caps.config import RunConfig
+from caps.config import RunConfig, identity
 from caps.core.errors import InputError, SettingError
 from caps.core.secrets import recorded_extra, shown_address
 from caps.core.settings import settings_of
 from caps.core.types import Case, Level
 from caps.datasets.imports import open_cases
-from caps.files import join_paths, split_paths, write_file
-from caps.judge_tables import JudgeTable
+from caps.files import decode_json, join_paths, split_paths, write_file
 from caps.prompts.reply_forms import TAGS
-from caps.runner import Runner
 from caps.runs.shards import Shard
+from caps.session.parts import make_strategy
+from caps.session.resolve import Resolved
+from caps.session.session import Learned, stated_config
 
 FORMAT = 2
 NAME = "run.json"
 PACKAGES = {"caps": "caps-select", "aiohttp": "aiohttp", "msgspec": "msgspec"}  # key -> distribution
-#: Settings that identify a run: they decide what is asked and chosen.
-DECIDING = (
-    "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens",
-    "reply", "extra", "profile", "views", "domain", "hard_evidence", "further_inputs",
-    "further_seconds", "criteria", "recorded", "recorded_judge", "judge_temperature",
-    "map", "reward_api", "reward_template", "reward_steps",
-    "reward_class", "write_tests", "write_tests_model", "samples", "max_n", "target", "repositories",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +82,15 @@ class RunFile:
         ours, theirs = self.config, other.config
         if judges_of(ours) != judges_of(theirs):
             return "model"
-        if list(map(_deciding, ours.judges)) != list(map(_deciding, theirs.judges)):
-            return "judges"
-        names = [name for name in DECIDING if getattr(ours, name) != getattr(theirs, name)]
+        before, now = identity(ours), identity(theirs)
+        names = [name for name in before if before[name] != now[name]]
+        names = [name for name in names if name not in ("model", "judge_model")]  # compared above
         if "settings" in names and _completed(ours) == _completed(theirs):
             names.remove("settings")
-        if "extra" in names and recorded_extra(ours.extra) == recorded_extra(theirs.extra):
-            names.remove("extra")
-        confidences = {ours.confidence, theirs.confidence}
-        if len(confidences) > 1 and "auto" not in confidences:  # `auto` is resolved at the endpoint
-            names.append("confidence")
+        if "confidence" in names and "auto" in (ours.confidence, theirs.confidence):
+            names.remove("confidence")  # it is found out at the endpoint
+        if "context_tokens" in names and None in (ours.context_tokens, theirs.context_tokens):
+            names.remove("context_tokens")  # the endpoint reports it
         if "reply" in names and (
             "auto" in (ours.reply, theirs.reply) or {ours.reply, theirs.reply} <= {*TAGS}
         ):  # which form it is, and the server's name for it, is found out at the endpoint
@@ -115,21 +106,14 @@ class RunFile:
 
 def _recorded_table(row: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a judge without secrets in its addresses and extra request fields."""
-    changes = {
-        "base_url": [shown_address(one) for one in row.get("base_url", ())],
-        "extra": recorded_extra(row.get("extra", {})),
-    }
-    return {**row, **{name: value for name, value in changes.items() if value}}
-
-
-def _deciding(table: JudgeTable) -> dict[str, Any]:
-    """What of a judge decides what is asked and chosen: everything but where it is and what it costs."""
-    beside = ("base_url", "api_key_env", "price_input", "price_output", "price_cached")
-    return {name: value for name, value in _recorded_table(table.to_dict()).items() if name not in beside}
+    row = _without_secrets(row)
+    if "extra" in row.get("settings", {}):
+        row["settings"] = {**row["settings"], "extra": recorded_extra(row["settings"]["extra"])}
+    return row
 
 
 def _without_secrets(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The table of a generator without passwords in its addresses."""
+    """The table of a model without passwords in its addresses."""
     address = table.get("base_url")
     if isinstance(address, str):
         return {**table, "base_url": shown_address(address)}
@@ -163,26 +147,26 @@ def judges_of(config: RunConfig) -> tuple[str | None, str | None]:
 
 
 def new_run_file(
-    runner: Runner,
+    resolved: Resolved,
     *,
     cases: str,
     limit: int | None,
     shard: Shard | None = None,
-    confidence: str,
+    learned: Learned | None = None,
     findings: Mapping[str, str],
 ) -> RunFile:
-    """Create the file of a run that is about to start."""
+    """Create the file of a run that is about to start, with what was `learned` from its servers, if asked."""
     return RunFile(
-        config=runner.stated_config(confidence),
+        config=stated_config(resolved, learned),
         cases=join_paths(
             [one if one == "-" or "://" in one else str(Path(one).resolve()) for one in split_paths(cases)]
         ),
         limit=limit,
         shard=None if shard is None else str(shard),
         findings=dict(findings),
-        prompt_digests=digests(runner.templates),
+        prompt_digests=digests(resolved.templates),
         versions=versions(),
-        started=runner.started,
+        started=resolved.started,
     )
 
 
@@ -192,16 +176,17 @@ def started_in(folder: Path | None, *, force: bool = False) -> float | None:
         return None
     try:
         return read_run_file(folder).started
-    except (OSError, InputError, msgspec.MsgspecError, UnicodeError, RecursionError):
+    except (OSError, InputError):
         return None  # no run, or a damaged one, which is reported when it is written to
 
 
 def read_run_file(folder: Path) -> RunFile:
     """Read the run file of a folder; file errors are raised as they are."""
     path = folder / NAME
-    row = msgspec.json.decode(read_regular_file(path), type=dict[str, Any])
     try:
-        return RunFile.from_row(row, where=str(path))
+        return RunFile.from_row(
+            decode_json(read_regular_file(path), dict[str, Any], str(path)), where=str(path)
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: {error!r} is missing or wrong: was it written by this version?") from None
     except SettingError as error:
@@ -215,9 +200,9 @@ def read_regular_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def check_prompts(file: RunFile, runner: Runner) -> None:
+def check_prompts(file: RunFile, resolved: Resolved) -> None:
     """Refuse changed templates: the journal holds no replies to the changed prompts."""
-    now = digests(runner.templates)
+    now = digests(resolved.templates)
     changed = [name for name, digest in file.prompt_digests.items() if now.get(name) != digest]
     if changed:
         raise InputError(

@@ -14,6 +14,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.text import plural
 from caps.core.types import Case, Level
 from caps.costs.ledger import Ledger, Sums
+from caps.runs.outcomes import sum_outcomes
 
 _SHARD = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
 MOST_NAMED = 20  # shards that are missing
@@ -91,8 +92,8 @@ def sum_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     total = _sum_rows(summaries)
     total.pop("budget_ended", None)
-    right = sum(round((one["pass_at_1"] or 0) * one["labelled"]) for one in summaries)
-    total["pass_at_1"] = right / total["labelled"] if total["labelled"] else None
+    outcomes = sum_outcomes(summary["outcomes"] for summary in summaries)
+    total["pass_at_1"], total["outcomes"] = outcomes.accuracy, outcomes.as_line()
     measured = [(one["tokens"]["asked"], one["token_share_of_v1_infer"]) for one in summaries]
     baseline = sum(asked / share for asked, share in measured if share)
     total["token_share_of_v1_infer"] = sum(asked for asked, _ in measured) / baseline if baseline else None

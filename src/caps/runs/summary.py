@@ -13,6 +13,7 @@ from caps.engines.base import Outcome
 from caps.judging.base import UNREAD
 from caps.judging.several import JudgeTotals, add_rulings
 from caps.models.servers import ServerRecord
+from caps.runs.outcomes import Outcomes
 from caps.runs.result_lines import (
     FindingsSummary,
     Line,
@@ -24,43 +25,90 @@ from caps.runs.result_lines import (
     usage_of,
 )
 from caps.sampling.base import Sample, Sampled, Step
-from caps.statistics.estimates import wilson
+
+Labels = Mapping[str, Sequence[bool | None]]
 
 
 @dataclass(slots=True)
-class Summary:
-    """Running totals of a run; `trial` is the usage of endpoint checks, which belongs to no case."""
+class Figures:
+    """Totals of a run, counted from its outcomes or its result lines; also of a run that is still going."""
 
     cases: int = 0
     failed: int = 0
     provisional: int = 0
+    stated: int = 0  # choices with a probability
+    calibrated: int = 0  # those whose probability was fitted to such cases
     rescued: int = 0
-    labelled: int = 0
-    right: int = 0
+    outcomes: Outcomes = field(default_factory=Outcomes)
     baseline: Baseline = field(default_factory=Baseline)
-    trial: Usage = field(default_factory=lambda: Usage(0, 0))
+    usd: float | None = None
     ledger: Ledger = field(default_factory=Ledger)
+
+    def add_failure(self) -> None:
+        """Count a case without a choice."""
+        self.cases += 1
+        self.failed += 1
+
+    def add_choice(
+        self,
+        winner: int,
+        labels: Sequence[bool | None],
+        *,
+        provisional: bool,
+        rescued: bool,
+        facts: Mapping[str, Any],
+    ) -> None:
+        """Count the choice of a case; `labels` of its candidates may be missing."""
+        self.cases += 1
+        self.provisional += provisional
+        self.rescued += rescued
+        self.stated += facts.get("probability") is not None
+        self.calibrated += bool(facts.get("calibrated"))
+        self.outcomes.add(winner, labels)
+
+    @property
+    def pass_at_1(self) -> float | None:
+        """Share of labelled cases whose chosen answer is right."""
+        return self.outcomes.accuracy
+
+    @property
+    def total(self) -> Sums:
+        """Sums over all stages and levels."""
+        return self.ledger.total()
+
+    @property
+    def unreadable_rate(self) -> float | None:
+        """Share of replies that cannot be read."""
+        replies = self.total.attempts
+        return self.ledger.unreadable.total() / replies if replies else None
+
+
+@dataclass(slots=True)
+class Summary(Figures):
+    """Running totals of a run; `trial` is the usage of endpoint checks, which belongs to no case."""
+
+    trial: Usage = field(default_factory=lambda: Usage(0, 0))
     findings: FindingsSummary = field(default_factory=FindingsSummary)
     judges: dict[str, JudgeTotals] = field(default_factory=dict)  # empty for one judge
     servers: list[ServerRecord] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
         """Count one case."""
-        self.cases += 1
         self.ledger.add(outcome.ledger)
         add_rulings(self.judges, (judged.ruling for judged in outcome.judged))
         chosen, prepared = outcome.selection, outcome.prepared
         if chosen is None or prepared is None:
-            self.failed += 1
+            self.add_failure()
             return
         self.findings.add(prepared)
-        self.provisional += chosen.provisional
-        self.rescued += bool(chosen.rescued)
         self.baseline.add(outcome.v1_characters, outcome.v1_tokens)
-        label = prepared.case.candidates[chosen.winner].correct
-        if label is not None:
-            self.labelled += 1
-            self.right += label
+        self.add_choice(
+            chosen.winner,
+            [candidate.correct for candidate in prepared.case.candidates],
+            provisional=chosen.provisional,
+            rescued=bool(chosen.rescued),
+            facts=chosen.facts,
+        )
 
     def add_trial(self, usage: Usage) -> None:
         """Count a call that checked an endpoint."""
@@ -68,14 +116,15 @@ class Summary:
 
     def as_line(self, price: Price | None) -> dict[str, Any]:
         """Return the totals as plain data."""
-        total = self.ledger.total()
+        total = self.total
         return {
             "cases": self.cases,
             "failed": self.failed,
             "provisional": self.provisional,
             "rescued": self.rescued,
-            "pass_at_1": self.right / self.labelled if self.labelled else None,
-            "labelled": self.labelled,
+            "pass_at_1": self.outcomes.accuracy,
+            "labelled": self.outcomes.labelled,
+            "outcomes": self.outcomes.as_line(),
             "calls": self.ledger.calls,
             "attempts": total.attempts,
             "tokens": tokens_line(self.ledger),
@@ -96,7 +145,7 @@ class Summary:
 
     def as_text(self, price: Price | None, seconds: float, gpu_hour_usd: float | None) -> str:
         """Return the totals as a few lines of text."""
-        total, calls = self.ledger.total(), self.ledger.calls
+        total, calls = self.total, self.ledger.calls
         about = "about " if self.ledger.estimated else ""
         lines = [
             f"{number(self.cases - self.failed, 0)} of {plural(self.cases, 'case')} selected in "
@@ -107,9 +156,8 @@ class Summary:
             f"{_rho(self.ledger.rho)}; {percent(self.baseline.share(total))} % of V1-Infer's reading",
             f"cost: {self._money(price, seconds, gpu_hour_usd)}",
         ]
-        if self.labelled:
-            share = percent(self.right / self.labelled, wilson(self.right, self.labelled))
-            lines.append(f"right: {self.right} of {self.labelled} labelled ({share} %)")
+        if self.outcomes.labelled:
+            lines.append(self.outcomes.as_text())
         lines += self.findings.as_text()
         lines += [f"judge {name}: {totals.as_text()}" for name, totals in self.judges.items()]
         lines += servers_text(self.servers)
@@ -129,7 +177,7 @@ class Summary:
         trial, usd = self.trial, self.trial.usd
         if usd is None:
             usd = price.of(trial.prompt, trial.output, trial.cached)
-        return price.of_sums(self.ledger.total()) + usd
+        return price.of_sums(self.total) + usd
 
     def _money(self, price: Price | None, seconds: float, gpu_hour_usd: float | None) -> str:
         if gpu_hour_usd is not None:
@@ -174,76 +222,36 @@ def _counts_text(counts: Counter[str]) -> str:
     return f"{counts.total()} ({causes})"
 
 
-Labels = Mapping[str, Sequence[bool | None]]
-
-
-@dataclass(slots=True)
-class Figures:
-    """Totals of a run, counted from its result lines; also of a run that is still going."""
-
-    cases: int = 0
-    failed: int = 0
-    provisional: int = 0
-    stated: int = 0  # choices with a probability
-    calibrated: int = 0  # those whose probability was fitted to such cases
-    rescued: int = 0
-    labelled: int = 0
-    right: int = 0
-    chance: float = 0.0  # expected right answers of a random choice
-    reachable: int = 0  # cases with a right candidate
-    baseline: Baseline = field(default_factory=Baseline)
-    usd: float | None = None
-    ledger: Ledger = field(default_factory=Ledger)
-
-    @property
-    def pass_at_1(self) -> float | None:
-        """Share of labelled cases whose chosen answer is right."""
-        return self.right / self.labelled if self.labelled else None
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson interval of `pass_at_1`."""
-        return wilson(self.right, self.labelled)
-
-    @property
-    def total(self) -> Sums:
-        """Sums over all stages and levels."""
-        return self.ledger.total()
-
-    @property
-    def unreadable_rate(self) -> float | None:
-        """Share of replies that cannot be read."""
-        replies = self.total.attempts
-        return self.ledger.unreadable.total() / replies if replies else None
-
-
 def count_figures(
     selections: Iterable[Line], calls: Mapping[str, list[Line]], labels: Labels, price: Price | None
 ) -> Figures:
-    """Count the totals of a run."""
+    """Count the totals of a run from its lines."""
     figures = Figures()
     for line in selections:
-        figures.cases += 1
         for attempts in group_by_ask(calls.get(line["id"], [])):
             _record_ask(figures.ledger, attempts)
         if "winner" not in line:
-            figures.failed += 1
+            figures.add_failure()
             continue
-        figures.provisional += line["provisional"]
-        figures.rescued += line["rescued"] is not None
-        figures.stated += line.get("probability") is not None
-        figures.calibrated += bool(line.get("calibrated"))
+        figures.add_choice(
+            line["winner"],
+            labels.get(line["id"], ()),
+            provisional=line["provisional"],
+            rescued=line["rescued"] is not None,
+            facts=line,
+        )
         if "v1_infer" in line:
             figures.baseline.add(**line["v1_infer"])
-        known = labels.get(line["id"], ())
-        label = known[line["winner"]] if line["winner"] < len(known) else None
-        if label is not None:
-            figures.labelled += 1
-            figures.right += label
-            figures.chance += sum(map(bool, known)) / len(known)
-            figures.reachable += any(known)
     figures.usd = None if price is None else price.of_sums(figures.total)
     return figures
+
+
+def ledgers_by_case(calls: Iterable[Line]) -> dict[str, Ledger]:
+    """The ledger of each case, from the lines of all calls."""
+    ledgers: dict[str, Ledger] = {}
+    for attempts in group_by_ask(calls):
+        _record_ask(ledgers.setdefault(str(attempts[0]["case"]), Ledger()), attempts)
+    return ledgers
 
 
 def group_by_ask(lines: Iterable[Line]) -> list[list[Line]]:

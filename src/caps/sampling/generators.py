@@ -7,12 +7,12 @@ from typing import Annotated
 from msgspec import Meta
 
 from caps.config import Keys, RunConfig
+from caps.config.tables import Place, Table, read_table
 from caps.costs.prices import Price, listed_price
 from caps.models.endpoints import Connector, Endpoint
 from caps.models.servers import join_addresses
 from caps.sampling.methods import make_preset, resolve_preset
 from caps.sampling.presets import Preset
-from caps.tables import Place, Table, read_table
 
 QUALITY = 0.6
 EXPECTED = 4.0  # samples that the expected quality of a generator counts for

@@ -27,7 +27,7 @@ class Preset:
     thinking: str = setting(
         "default", "the chat template's thinking switch", choices=("default", "on", "off")
     )
-    effort: str = setting(
+    reasoning_effort: str = setting(
         "default", "reasoning effort", choices=("default", "minimal", "low", "medium", "high")
     )
 
@@ -46,8 +46,8 @@ class Preset:
             fields["top_k"] = self.top_k
         if self.thinking != "default":
             fields["chat_template_kwargs"] = {"enable_thinking": self.thinking == "on"}
-        if self.effort != "default":
-            fields["reasoning_effort"] = self.effort
+        if self.reasoning_effort != "default":
+            fields["reasoning_effort"] = self.reasoning_effort
         return fields
 
 
@@ -56,7 +56,7 @@ LONG = 32_768
 QWEN3_14B = Preset(top_k=-1, max_tokens=LONG)
 QWEN3_4B_INSTRUCT = Preset(top_k=-1, max_tokens=LONG, thinking="off")
 QWEN3_4B_THINKING = Preset(top_k=-1, max_tokens=LONG, thinking="on")
-GPT_OSS_20B = Preset(style="plain", top_k=-1, max_tokens=LONG, effort="medium")
+GPT_OSS_20B = Preset(style="plain", top_k=-1, max_tokens=LONG, reasoning_effort="medium")
 SMALL = Preset(
     style="few-shot", temperature_code=0.5, temperature_math=0.5, temperature_general=0.5, max_tokens=256
 )

@@ -18,8 +18,8 @@ from statistics import fmean
 
 from caps.core.errors import InputError, MissingFeatureError, SettingError
 from caps.core.types import Candidate, Case, Message, Problem
+from caps.costs.budget import Budget, UnlimitedBudget
 from caps.evidence.domains import domain_named
-from caps.judging.base import Budget, UnlimitedBudget
 from caps.judging.payment import USUAL_OUTPUT, NoReply, ReplyHistory, pay
 from caps.models.base import Completion, Model, Request
 from caps.models.limits import Gate
@@ -254,7 +254,7 @@ async def sample_all(
                 problem = next(source, None)
                 more = problem is not None
                 if problem is not None:
-                    tasks.append(asyncio.ensure_future(_sample(problem, method, sampler, n, tools)))
+                    tasks.append(asyncio.ensure_future(sample_one(problem, method, sampler, n, tools)))
                     tasks[-1].add_done_callback(end)
                     await asyncio.sleep(0)  # its calls are counted once it has started
             elif tasks and not tasks[0].done():
@@ -267,9 +267,10 @@ async def sample_all(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _sample(
+async def sample_one(
     problem: Case | InputError, method: Method, sampler: Sampler, n: int, tools: SamplingTools
 ) -> Sampled:
+    """Sample one problem; a failure is part of the result."""
     if isinstance(problem, InputError):
         return Sampled("", failure=str(problem))
     try:

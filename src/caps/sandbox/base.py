@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 from caps.core.errors import CapsError, SandboxError, SettingError, UserError
+from caps.core.text import escaped
 
 REASONS = MappingProxyType(
     {
@@ -30,25 +31,6 @@ REASONS = MappingProxyType(
         "unparsed": "does not parse",
     }
 )
-
-
-def shorten(text: str, max_chars: int = 400) -> str:
-    """Shorten a text by omitting its middle."""
-    half = (max_chars - 3) // 2
-    return text if len(text) <= max_chars else f"{text[:half]} … {text[-half:]}"
-
-
-def printable(text: str) -> str:
-    """Make a text safe for the journal (UTF-8) and the terminal: replace surrogates, escape controls."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else _escaped(one) for one in text)
-
-
-def _escaped(character: str) -> str:
-    if "\ud800" <= character <= "\udfff":
-        return "\ufffd"
-    return character.encode("unicode_escape").decode()
 
 
 Status: TypeAlias = Literal["ok", "crashed", "timeout", "clock", "memory", "output"]
@@ -118,7 +100,7 @@ class EndedError(CapsError):
     """The program ended, or was killed, before it answered; internal to grading."""
 
     def __init__(self, status: Status, exit_code: int | None, stderr: bytes) -> None:
-        message = printable(stderr.strip().rpartition(b"\n")[2][:800].decode(errors="replace")[:200])
+        message = escaped(stderr.strip().rpartition(b"\n")[2][:800].decode(errors="replace")[:200])
         super().__init__(f"ended: {status}, exit code {exit_code}" + (f", {message}" if message else ""))
         self.status: Status = status
         self.exit_code = exit_code

@@ -14,6 +14,7 @@ from importlib.util import MAGIC_NUMBER
 from typing import Any, Literal, Self, TypeAlias
 
 from caps.core.errors import SandboxError
+from caps.core.text import escaped
 from caps.sandbox.base import (
     CERTAIN,
     PYTHON,
@@ -24,7 +25,6 @@ from caps.sandbox.base import (
     Sandbox,
     Status,
     clock_seconds,
-    printable,
 )
 from caps.sandbox.inside.plain import encode
 from caps.sandbox.inside.wire import MAX_DIGITS, split_reply, split_texts
@@ -38,13 +38,12 @@ _NEEDED = {
     "native": ("feed", "plain", "prelude", "wire"),
     "serve": ("serve", "plain", "prelude", "wire"),
     "examine": ("examine", "plain", "wire"),
-    "patching": ("patching",),
 }
 
 
-def make_job(name: str, limits: Limits, *, prelude: bool = False, mode: str = "") -> Job:
-    """The job that runs `inside/<name>.py`, some of which work in several modes."""
-    arguments = repr(mode) if mode else ""
+def make_job(name: str, limits: Limits, *, prelude: bool = False) -> Job:
+    """The job that runs `inside/<name>.py`."""
+    arguments = ""
     if name == "feed":
         arguments = f"{limits.output}, prelude={prelude}"
     command = f"from {_PACKAGE}.{name} import main; main({arguments})"
@@ -96,23 +95,26 @@ class Program:
 class Outcome:
     """The outcome of one input: the output, or the encoded result of a call; else why it failed.
 
-    `cpu` is the processor time that it took, `limit` what it was allowed, both in seconds.
+    `cpu` is the processor time that it took, in seconds. `unknown` says why it tells nothing about the
+    program, since it depends on the machine; else it is empty.
     """
 
     status: OutcomeStatus
     output: bytes = b""
     detail: str = ""
     cpu: float = 0.0
-    limit: float = 0.0
+    unknown: str = ""
 
-    @property
-    def unknown(self) -> str:
-        """Why it says nothing about the program, since it depends on the machine; else empty."""
-        if self.status == "clock":
-            return f"not ended after {clock_seconds(self.limit):g} s by the clock"
-        if self.status != "timeout" and self.cpu > self.limit > 0:
-            return f"took {self.cpu:.1f} s of processor time, near the limit of {self.limit:g} s"
-        return ""
+
+def _limited(outcome: Outcome, seconds: float) -> Outcome:
+    """The outcome of an input with these seconds of processor time, with what they leave unknown."""
+    if outcome.status == "clock":
+        why = f"not ended after {clock_seconds(seconds):g} s by the clock"
+    elif outcome.status != "timeout" and outcome.cpu > seconds:
+        why = f"took {outcome.cpu:.1f} s of processor time, near the limit of {seconds:g} s"
+    else:
+        return outcome
+    return replace(outcome, unknown=why)
 
 
 class ProgramSession:
@@ -146,8 +148,8 @@ class ProgramSession:
             outcome = await run(self._conversation, self._program, value, seconds)
         except EndedError as ended:
             await self.close()
-            return Outcome(ended.status, detail=str(ended), limit=seconds)
-        return replace(outcome, limit=seconds)
+            outcome = Outcome(ended.status, detail=str(ended))
+        return _limited(outcome, seconds)
 
     async def close(self) -> None:
         """Kill the process, if there is one."""
@@ -163,7 +165,7 @@ class ProgramSession:
         try:
             self._failure = await _LOADERS[kind](conversation, self._program, limits)
         except EndedError as ended:
-            self._failure = Outcome(ended.status, detail=str(ended), limit=limits.seconds)
+            self._failure = _limited(Outcome(ended.status, detail=str(ended)), limits.seconds)
         if self._failure is None:
             self._conversation = conversation
         else:
@@ -189,7 +191,7 @@ async def wait_until_ready(conversation: Conversation, sandbox: Sandbox) -> None
 async def _feed_source(conversation: Conversation, program: Program, limits: Limits) -> Outcome | None:
     await conversation.send(program.source.encode(errors="surrogatepass"))
     answer = await conversation.receive(clock_seconds(limits.seconds))
-    return None if answer == b"parsed" else Outcome("unparsed", detail=printable(split_texts(answer, 1)[0]))
+    return None if answer == b"parsed" else Outcome("unparsed", detail=escaped(split_texts(answer, 1)[0]))
 
 
 async def _compile_source(conversation: Conversation, program: Program, _: Limits) -> Outcome | None:
@@ -201,7 +203,7 @@ async def _compile_source(conversation: Conversation, program: Program, _: Limit
         return None
     lines = split_texts(answer, 1)[0].splitlines()
     errors = [line for line in lines if "error" in line.lower()] or lines[-1:]
-    return Outcome("unparsed", detail=printable(errors[0] if errors else ""))
+    return Outcome("unparsed", detail=escaped(errors[0] if errors else ""))
 
 
 async def load(conversation: Conversation, program: Program, limits: Limits) -> Outcome | None:
@@ -213,7 +215,7 @@ async def load(conversation: Conversation, program: Program, limits: Limits) -> 
     if reply == b"L":
         return None
     if reply[:1] == b"U":
-        return Outcome("unparsed", detail=printable(split_texts(reply[1:], 1)[0]))
+        return Outcome("unparsed", detail=escaped(split_texts(reply[1:], 1)[0]))
     outcome = _read_called(reply)
     return Outcome("crashed", detail=OUT_OF_TURN) if outcome.status == "ok" else outcome
 
@@ -233,7 +235,7 @@ def _read_fed(answer: bytes) -> Outcome:
     size, milliseconds = map(int, numbers)
     end = len(head) + size
     last = answer[end:].strip().rpartition(b"\n")[2]
-    message = printable(split_texts(last, 1)[0])
+    message = escaped(split_texts(last, 1)[0])
     status = classify_exit(int(code), answer[end:])
     return Outcome(status, answer[len(head) : end], message, cpu=milliseconds / 1000)
 
@@ -253,7 +255,7 @@ def _read_called(reply: bytes) -> Outcome:
         return Outcome("ok", rest.partition(b"\n")[0], cpu=cpu)
     kind, _, text = split_texts(rest, 3)
     status: OutcomeStatus = "memory" if kind == "MemoryError" else "crashed"
-    return Outcome(status, detail=printable(f"{kind}: {text}"), cpu=cpu)
+    return Outcome(status, detail=escaped(f"{kind}: {text}"), cpu=cpu)
 
 
 _Loader: TypeAlias = Callable[[Conversation, Program, Limits], Awaitable[Outcome | None]]

@@ -149,10 +149,18 @@ class Process(asyncio.SubprocessProtocol):
             return
         self.kill()
         try:
-            await self._wait(lambda: self.exit_code is not None and self._init is None, _REAP)
+            await self._wait(self._is_gone, _REAP)
+        except (
+            asyncio.CancelledError
+        ):  # it is killed: waiting for it takes no time, leaving it makes a zombie
+            await self._wait(self._is_gone, _REAP)
+            raise
         finally:
             self._forget_init()
             self._transport.close()
+
+    def _is_gone(self) -> bool:
+        return self.exit_code is not None and self._init is None
 
     async def _wait(self, done: Callable[[], bool], seconds: float) -> bool:
         with suppress(TimeoutError):

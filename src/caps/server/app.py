@@ -22,10 +22,10 @@ from typing import Any
 from caps.core.errors import MissingExtraError, SettingError
 from caps.core.secrets import shown_address
 from caps.models.embedded import EmbeddedModel
-from caps.models.endpoints import Endpoint
+from caps.models.endpoints import Endpoint, least_context
 from caps.models.http import HttpModel, Upstream
 from caps.models.servers import ServersModel
-from caps.runner import Runner
+from caps.sampling.generators import read_sources
 from caps.server.admission import Admission, Limits
 from caps.server.auth import HEALTH_PATH, LIVE_PATH, READY_PATH, AuthMiddleware
 from caps.server.errors import ApiError
@@ -52,6 +52,8 @@ from caps.server.spending import Meter
 from caps.server.telemetry import JsonLog, Metrics
 from caps.server.virtual_models import ServedGenerator, VirtualModel, virtual_configs
 from caps.server.web_pages import RecentRequests, docs, home
+from caps.session.resolve import Resolved
+from caps.session.session import Learned, open_findings
 from caps.workers.texts import TextWorkers
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -62,9 +64,9 @@ KEEP_ALIVE = 65  # seconds; longer than most clients keep idle connections, so t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """The configuration of a server. Requests start from the config of `runner`."""
+    """The configuration of a server. Requests start from the config of `resolved`."""
 
-    runner: Runner
+    resolved: Resolved
     host: str = "127.0.0.1"
     port: int = 0
     keys: Sequence[str] = field(default=(), repr=False)
@@ -89,12 +91,11 @@ class ServerConfig:
             )
         for origin in self.cors:
             _check_origin(origin, has_keys=bool(self.keys))
-        if self.runner.config.confidence == "auto":
+        if self.resolved.config.confidence == "auto":
             raise SettingError("--confidence auto is not possible on a server: give verbal or logprobs")
-        if self.runner.config.reply == "auto":
+        if self.resolved.config.reply == "auto":
             raise SettingError("--reply auto is not possible on a server: give free, tags or json")
-        _ = self.runner.strategy  # raises if the strategy or its settings are wrong
-        virtual_configs(self.runner.config)  # raises if a table is wrong
+        virtual_configs(self.resolved.config)  # raises if a table is wrong
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -234,34 +235,44 @@ async def _open_service(
 ) -> AsyncIterator[SelectionService]:
     """The service with its connections and worker processes, which are closed at the end."""
     async with AsyncExitStack() as stack:
-        runner = config.runner
+        resolved = config.resolved
 
         async def connect(where: Endpoint) -> Upstream:
-            return _observed(await _connect(stack, where, runner), meter)
+            return _observed(await _connect(stack, where, resolved), meter)
 
-        generator, judging = runner.endpoints
+        generator, places = resolved.generator, [spec.where for spec in resolved.judges if spec.where]
+        assert generator is not None  # noqa: S101  (a server always has one)
+        judging = places[0] if places else generator
         upstream = await connect(generator)
         same = (judging.base_url, judging.api_key) == (generator.base_url, generator.api_key)
-        judge = upstream if same or runner.config.judges else await connect(judging)
-        places = runner.judging_endpoints if runner.config.judges else ()
-        judges = {where: await connect(where) for where in places}
-        await runner.learn_context(judges or {judging: judge})
+        judge = upstream if same or resolved.config.judges else await connect(judging)
+        several = dict.fromkeys(places) if resolved.config.judges else {}
+        judges = {where: await connect(where) for where in several}
+        stated = resolved.config.context_tokens
+        learned = Learned(context=None if stated else await least_context(judges or {judging: judge}))
         texts = TextWorkers()
         stack.push_async_callback(texts.close)
-        findings = runner.findings(None, texts)
+        findings = open_findings(resolved, None, texts, {})
         if findings is not None:
             stack.push_async_callback(findings.close)
         virtual = {}
-        for name, own in virtual_configs(runner.config).items():
-            sources = runner.with_config(own).sources
+        for name, own in virtual_configs(resolved.config).items():
+            changes = {"seed": str(own.seed)}
+            sources = read_sources(own, resolved.keys, resolved.connector, changes)
             served = [ServedGenerator(one, await connect(one.where)) for one in sources]
             virtual[name] = VirtualModel(name, own, served)
         yield SelectionService(
             upstream=upstream,
             selector=Selector(
-                runner, judge, findings, texts, judges, judge_tokens=config.limits.max_judge_tokens or None
+                resolved,
+                judge,
+                findings,
+                texts,
+                judges,
+                learned=learned,
+                judge_tokens=config.limits.max_judge_tokens or None,
             ),
-            config=runner.config,
+            config=resolved.config,
             model=generator.model or None,
             limits=config.limits,
             admission=admission,
@@ -272,9 +283,9 @@ async def _open_service(
         )
 
 
-async def _connect(stack: AsyncExitStack, where: Endpoint, runner: Runner) -> Upstream:
+async def _connect(stack: AsyncExitStack, where: Endpoint, resolved: Resolved) -> Upstream:
     """The model server at an address. For weights in a file, one is started."""
-    model = runner.connected(where)
+    model = resolved.connector.connect(where, resolved.config)
     stack.push_async_callback(model.close)
     if isinstance(model, EmbeddedModel):
         return await model.started()

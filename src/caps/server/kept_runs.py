@@ -55,12 +55,12 @@ class KeptRuns:
 
     def _write(self, run: str, result: ContestResult, line: Line, summary: Mapping[str, Any]) -> None:
         outcome, path = result.outcome, self._folder / run
-        if outcome.prepared is None or result.runner is None:
+        if outcome.prepared is None or result.resolved is None:
             return
         path.mkdir(mode=FOLDER_MODE)
         self._runs.append(path)
         case = outcome.prepared.case
-        write_single_run(path, result.runner, case, outcome, line, summary=summary)
+        write_single_run(path, result.resolved, case, outcome, line, summary=summary)
         while len(self._runs) > self._most:
             with suppress(IndexError):  # another thread was faster
                 shutil.rmtree(self._runs.popleft(), ignore_errors=True)

@@ -10,10 +10,10 @@ from typing import Any
 
 from caps.core.types import Usage
 from caps.costs.ledger import Ledger, Sums
+from caps.costs.prices import Price
 from caps.engines.adaptive import Step
-from caps.runner import Runner
 from caps.runs.adaptive_lines import adaptive_line, generator_line, step_line
-from caps.runs.result_lines import explanation_line, probability_line, ruling_lines, scores_line
+from caps.runs.result_lines import explanation_line, probability_line, ruling_lines, scores_line, sureness
 from caps.server.errors import ApiError
 from caps.server.formats import ApiFormat, Body, pieces
 from caps.server.http import HEARTBEAT, sse_event
@@ -99,6 +99,7 @@ def selection_facts(
     """How the answer was selected; `winner` and `order` count the samples that did not fail."""
     outcome, selection = result.outcome, result.selection
     causes = outcome.ledger.malformed + outcome.ledger.unanswered
+    sure = probability_line(selection)
     return {
         "run_id": run,
         "strategy": request.config.strategy,
@@ -110,7 +111,8 @@ def selection_facts(
         "winner": selection.winner,
         "order": list(selection.order),
         "probability": None,
-        **probability_line(selection),
+        **sure,
+        "sureness": sureness({**sure, "order": selection.order}),
         "provisional": selection.provisional,
         **({} if outcome.cause is None else {"cause": outcome.cause}),
         "causes": dict(sorted(causes.items())),
@@ -133,11 +135,11 @@ def _costs(request: ChatRequest, samples: Samples, result: ContestResult) -> dic
         sums = [one.usd for one in samples.adapted.ledgers]
         generation = None if None in sums else sum(one or 0.0 for one in sums)
     else:
-        price = Runner(request.config, offline=True).stated_price
+        price = Price.stated(request.config)
         spent = sum((one.sample.usage for one in samples.choices), start=NO_USAGE)
         generation = None if price is None else price.of(spent.prompt, spent.output, spent.cached)
     total = result.outcome.ledger.total()
-    price = result.runner.price
+    price = result.resolved.price
     judge = 0.0 if not total.calls else None if price is None else price.of_sums(total)
     both = None if generation is None or judge is None else generation + judge
     dollars = {"generation_usd": generation, "judge_usd": judge, "usd": both}

@@ -146,27 +146,24 @@ def _options(base: RunConfig, limits: Limits) -> dict[str, Any]:
         "integer": "integer", "number": "number", "flag": "boolean", "mapping": "object",
         "integer or auto": ["integer", "string"],
     }  # fmt: skip
-    limited: dict[str, dict[str, object]] = {
-        "samples": {"minimum": 1, "maximum": limits.max_samples},
-        "max_n": {"minimum": 1, "maximum": limits.max_samples},
-        "target": {"minimum": 0, "maximum": 1},
+    of_server: dict[str, dict[str, object]] = {
+        "samples": {"maximum": limits.max_samples},
+        "max_n": {"maximum": limits.max_samples},
         "budget_seconds": {"minimum": MIN_SECONDS, "maximum": limits.max_seconds},
-        "budget_tokens": {"minimum": 0},
-        "seed": {"minimum": -(2**63), "maximum": 2**63 - 1},
         "strategy": {"enum": list(strategy_names())},
         "domain": {"enum": known_domains()},
     }
     properties = {}
-    for one in per_request_options():
-        row: dict[str, object] = {
-            "type": kinds.get(one.kind, "string"),
-            "description": one.help,
-            **limited.get(one.name, {}),
+    for setting in per_request_options():
+        stated = {"minimum": setting.least, "maximum": setting.most, "enum": list(setting.choices) or None}
+        default = getattr(config, setting.name)
+        properties[setting.aliases[0] if setting.aliases else setting.name] = {
+            "type": kinds.get(setting.kind, "string"),
+            "description": setting.help,
+            **{name: value for name, value in stated.items() if value is not None},
+            **of_server.get(setting.name, {}),
+            **({} if default in (None, {}) else {"default": default}),
         }
-        default = getattr(config, one.name)
-        properties[one.aliases[0] if one.aliases else one.name] = row | (
-            {} if default in (None, {}) else {"default": default}
-        )
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 

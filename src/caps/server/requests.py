@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from caps.config import RunConfig, find_option, per_request_options
-from caps.config_options import Option
+from caps.config.option import Option
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.types import DEFAULT_ID, Candidate, Case, Media, Message, Problem, Usage
@@ -21,9 +21,10 @@ from caps.datasets.media import MOST_PARTS, part_of, read_content
 from caps.evidence.domains import domain_named, guess_domain, known_domains, local_fields
 from caps.judging.payment import USUAL_OUTPUT
 from caps.registry import DEFAULT_DOMAIN, STRATEGIES, names
-from caps.runner import Runner
 from caps.server.admission import Limits
 from caps.server.errors import ApiError, invalid_value
+from caps.session.cases import read_criteria
+from caps.session.resolve import strategy_of
 from caps.workers.texts import TextWorkers, function_named
 
 PREFIX = "caps/"
@@ -399,10 +400,12 @@ def request_config(given: object, base: RunConfig, limits: Limits, *, least: int
             raise invalid_value(f"caps.{name}", f"must be {kind} from {lowest:g} to {highest:g}")
     stated = {name: value for name, value in changes.items() if value is not None}
     config = replace(config, **stated)
-    own = Runner(config, offline=True)
-    for name, part in (("set", "strategy"), ("criteria", "criteria")):
+    for name, check in (
+        ("set", lambda: strategy_of(config)),
+        ("criteria", lambda: read_criteria(config.criteria)),
+    ):
         try:
-            getattr(own, part)
+            check()
         except SettingError as error:
             raise invalid_value(f"caps.{name}", str(error)) from None
     if config.samples == "auto":

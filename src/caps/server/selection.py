@@ -27,7 +27,7 @@ from caps.core.errors import (
     UnknownModelError,
 )
 from caps.core.types import DEFAULT_ID, Candidate, Case, Selection, Usage
-from caps.engines.adaptive import Adapted, AdaptiveRun, Generator, Step
+from caps.engines.adaptive import Adapted, Generator, Step
 from caps.engines.base import Outcome
 from caps.engines.budget import BudgetLimits, CaseBudget, PoolOfCase, RunBudget
 from caps.engines.local import LocalEngine
@@ -38,7 +38,6 @@ from caps.models.base import Completion, Model, Request
 from caps.models.endpoints import Endpoint
 from caps.models.http import CHAT, Call, Upstream
 from caps.models.wire import read_completion, sanitize
-from caps.runner import Runner
 from caps.sampling.base import Sample
 from caps.sampling.generators import Quality
 from caps.sampling.sampler import to_sample
@@ -46,7 +45,11 @@ from caps.server.errors import ApiError, internal_error
 from caps.server.requests import ChatRequest, as_json, field_error, tool_calls_of
 from caps.server.spending import GENERATION, spending_for
 from caps.server.virtual_models import ServedGenerator
-from caps.solving import make_policy
+from caps.session.engines import Shared, local_engine
+from caps.session.judges import is_model
+from caps.session.resolve import Resolved
+from caps.session.session import Learned, capacity_of, journaled_judge
+from caps.session.solving import adapt, make_policy
 from caps.strategies.posterior import Posterior
 from caps.studies.planning import Forecast, forecast_case
 from caps.workers.texts import TextWorkers
@@ -243,7 +246,7 @@ class ContestResult:
 
     outcome: Outcome
     selection: Selection
-    runner: Runner  # of the request
+    resolved: Resolved  # of the request
 
 
 class Selector:
@@ -255,26 +258,32 @@ class Selector:
 
     def __init__(
         self,
-        runner: Runner,
+        resolved: Resolved,
         model: Upstream,
         findings: Findings | None,
         texts: TextWorkers,
         judges: Mapping[Endpoint, Model],
         *,
+        learned: Learned,
         judge_tokens: int | None = None,
     ) -> None:
-        self._runner, self._model, self._findings, self._texts = runner, model, findings, texts
+        self._learned = learned
+        self._resolved, self._model, self._findings, self._texts = resolved, model, findings, texts
         self._judges, self._judge_tokens = judges, judge_tokens
         self._qualities: dict[Endpoint, Quality] = {}  # of the generators of virtual models
 
     @property
     def judge(self) -> str | None:
         """The configured judge model or judges, if any."""
-        config = self._runner.config
+        config = self._resolved.config
         if config.judges:
-            return self._runner.judge_name
-        fixed = config.judge_model or config.judge_base_url
-        return self._runner.endpoints.judge.model or None if fixed else None
+            return self._resolved.judge_name
+        (spec,), fixed = self._resolved.judges, config.judge_model or config.judge_base_url
+        return None if not fixed or spec.where is None else spec.where.model or None
+
+    def asks_model(self, config: RunConfig) -> bool:
+        """Whether a model judges the requests with this config."""
+        return self._resolved.with_config(replace(config, generator=())).asks_model
 
     async def select(
         self, case: Case, config: RunConfig, *, generator: str, deadline: float
@@ -282,25 +291,25 @@ class Selector:
         """Run the contest of a case; when time or tokens run out, the ranking so far is the result."""
         limits = [one for one in (config.budget_tokens, self._judge_tokens) if one is not None]
         config = replace(config, budget_tokens=min(limits, default=None))
-        runner, engine = self._open(config, generator, deadline)
-        applied = runner.apply_to_case(case)
+        resolved, engine = self._open(config, generator, deadline)
+        applied = resolved.cases.apply(case)
         if isinstance(applied, InputError):
             raise field_error(applied)
-        (outcome,) = [one async for one in engine.run([applied], runner.strategy, seed=config.seed)]
-        return ContestResult(outcome, _selection(outcome, deadline), runner)
+        (outcome,) = [one async for one in engine.run([applied], resolved.strategy, seed=config.seed)]
+        return ContestResult(outcome, _selection(outcome, deadline), resolved)
 
     async def forecast(
         self, case: Case, config: RunConfig, *, generator: str, deadline: float
     ) -> dict[str, Any]:
         """What the contest of a case is expected to ask, as `caps plan` states it; nothing is asked."""
-        runner, _ = self._open(config, generator, deadline)
-        applied = runner.apply_to_case(case)
+        resolved, _ = self._open(config, generator, deadline)
+        applied = resolved.cases.apply(case)
         if isinstance(applied, InputError):
             raise field_error(applied)
 
         def rehearsed() -> Forecast:
-            prepared = runner.preparation(findings=False)(applied)
-            return forecast_case(prepared, runner.strategy, runner.templates, seed=config.seed)
+            prepared = resolved.preparation(findings=False)(applied)
+            return forecast_case(prepared, resolved.strategy, resolved.templates, seed=config.seed)
 
         forecast = await asyncio.to_thread(rehearsed)
         return {"id": case.id, "strategy": config.strategy, **forecast.as_line()}
@@ -317,68 +326,75 @@ class Selector:
 
         As soon as the choice is settled, samples under way are cancelled.
         """
-        runner, engine = self._open(request.config, request.judge_fallback, deadline)
-        together, budget = isinstance(runner.strategy, Posterior), engine.new_budget()
+        resolved, engine = self._open(request.config, request.judge_fallback, deadline)
+        together, budget = isinstance(resolved.strategy, Posterior), engine.new_budget()
         qualities = [self._quality_of(one, alone=len(generators) == 1) for one in generators]
-        run = AdaptiveRun(
-            Case(DEFAULT_ID, request.problem, ()),
-            make_policy(runner, least=request.n, eager=True),
-            [
-                Generator(
-                    one.source.where.model,
-                    partial(_sample, one, request, budget.at(one.source.price)),
-                    one.source.price,
-                    known.mean,
-                )
-                for one, known in zip(generators, qualities, strict=True)
-            ],
+        sources = [
+            Generator(
+                generator.source.where.model,
+                partial(_sample, generator, request, budget.at(generator.source.price)),
+                generator.source.price,
+                quality.mean,
+            )
+            for generator, quality in zip(generators, qualities, strict=True)
+        ]
+        adapted = await adapt(
+            resolved,
             engine,
-            asks=together and runner.asks_judge,
-            seed=request.config.seed,
-            budget=self._of_judge(budget, runner),
-            price=runner.price,
+            Case(DEFAULT_ID, request.problem, ()),
+            sources,
+            qualities,
+            policy=make_policy(resolved, least=request.n, eager=True),
+            asks=together,
+            budget=self._of_judge(budget, resolved),
             progress=progress,
             describe=partial(_described, request),
         )
-        adapted = await run.run()
         samples = Samples(len(adapted.samples), adapted.samples, adapted)
         if adapted.outcome is None:
             return samples, None
-        if (chosen := adapted.outcome.selection) is not None:
-            for number, source in enumerate(adapted.written_by):
-                qualities[source].add(chosen.scores.get(number, 0.0))
         if not together:
             config = budget_left(request.config, samples.choices)
             result = await self.select(
                 adapted.case, config, generator=request.judge_fallback, deadline=deadline
             )
             return samples, result
-        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome, deadline), runner)
+        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome, deadline), resolved)
 
     def _quality_of(self, generator: ServedGenerator, *, alone: bool) -> Quality:
         """What is known of a generator: learned for those of virtual models, which compete."""
         expected = Quality(generator.source.quality)
         return expected if alone else self._qualities.setdefault(generator.source.where, expected)
 
-    def _of_judge(self, budget: CaseBudget, runner: Runner) -> CaseBudget:
+    def _of_judge(self, budget: CaseBudget, resolved: Resolved) -> CaseBudget:
         """The part of a request's budget that its judge may spend."""
         if self._judge_tokens is None:
             return budget
         limits = BudgetLimits(tokens=self._judge_tokens)
-        return CaseBudget(limits, runner.price, PoolOfCase(budget), deadline=budget.deadline)
+        return CaseBudget(limits, resolved.price, PoolOfCase(budget), deadline=budget.deadline)
 
-    def _open(self, config: RunConfig, generator: str, deadline: float) -> tuple[Runner, LocalEngine]:
-        """The runner and the engine of one request."""
+    def _open(self, config: RunConfig, generator: str, deadline: float) -> tuple[Resolved, LocalEngine]:
+        """The run of one request, and its engine."""
+        base = self._resolved
         left = max(0.0, deadline - asyncio.get_running_loop().time())
-        if self._runner.config.judges:
-            runner = self._runner.with_config(replace(config, budget_seconds=left, generator=()))
-            models: Mapping[Endpoint, Model] = self._judges
-        else:
-            judge = config.judge_model or self.judge
-            own = replace(config, model=generator, judge_model=judge, budget_seconds=left, generator=())
-            runner = self._runner.with_config(own, model=self._model)
-            models = {runner.endpoints.judge: self._model}
-        return runner, runner.local_engine(models, texts=self._texts, findings=self._findings)
+        named = replace(config, model=base.config.model, judge_model=base.config.judge_model)
+        resolved = base.with_config(replace(named, budget_seconds=left, generator=()))
+        models: Mapping[Endpoint, Model] = self._judges
+        if not base.config.judges:
+            (spec,) = resolved.judges
+            name = config.judge_model or self.judge or generator
+            where = replace(spec.where or Endpoint("", ""), model=name)
+            models = {where: self._model}
+            if is_model(spec):
+                resolved = replace(resolved, judges=(replace(spec, where=where),))
+        prepare = resolved.preparation(findings=resolved.merges_equal, context=self._learned.context)
+        engine = local_engine(
+            resolved,
+            journaled_judge(resolved, models, None, self._learned),
+            capacity_of(resolved, models.values()),
+            Shared(prepare, self._findings, self._texts),
+        )
+        return resolved, engine
 
 
 def budget_left(config: RunConfig, choices: Sequence[SampledChoice]) -> RunConfig:
@@ -414,7 +430,8 @@ def _selection(outcome: Outcome, deadline: float) -> Selection:
     """The selection of an outcome, or its provisional one: without a judge there is still a best answer."""
     if outcome.selection is not None:
         return outcome.selection
-    if outcome.contest is None and asyncio.get_running_loop().time() >= deadline:
+    ranked = outcome.contest is not None and outcome.contest.selection is not None
+    if not ranked and asyncio.get_running_loop().time() >= deadline:
         raise ApiError(
             504, "the samples could not be read within the time limit of the request", code="timeout"
         )

@@ -6,24 +6,25 @@ Samples and verdicts belong to the clients and go into no journal; runs are kept
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import aiohttp
 
 from caps.config import RunConfig
-from caps.core.errors import InputError, ModelError
+from caps.core.errors import InputError, ModelError, SlowTextError
 from caps.core.types import DEFAULT_ID, Case
+from caps.costs.prices import Price
 from caps.engines.adaptive import Step
 from caps.evidence.domains import registered_fields
 from caps.models.endpoints import Endpoint
 from caps.models.http import Upstream
 from caps.models.servers import ServersModel
-from caps.runner import Runner
 from caps.runs.adaptive_lines import adaptive_line
 from caps.runs.result_lines import selection_line, server_lines
 from caps.sampling.generators import GeneratorSource
+from caps.sampling.methods import make_preset, resolve_preset
 from caps.server.admission import Admission, Limits
 from caps.server.errors import ApiError, invalid_value
 from caps.server.kept_runs import KeptRuns
@@ -155,9 +156,9 @@ class SelectionService:
         """The models that write the answers to a request."""
         if request.virtual:
             return self.virtual[request.model].generators
-        runner = Runner(replace(request.config, model=request.model), offline=True)
-        where = Endpoint(self.upstream.address, request.model)
-        return [ServedGenerator(GeneratorSource(where, runner.preset, runner.stated_price), self.upstream)]
+        config, where = request.config, Endpoint(self.upstream.address, request.model)
+        preset = make_preset(resolve_preset(config.preset, request.model), {"seed": str(config.seed)})
+        return [ServedGenerator(GeneratorSource(where, preset, Price.stated(config)), self.upstream)]
 
     async def select(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
         """A case with its own candidates in, a result line out."""
@@ -192,6 +193,9 @@ class SelectionService:
                 case = parse_case_body(body)
             refuse_local_fields(case)
         except InputError as error:
+            if isinstance(error, SlowTextError) and asyncio.get_running_loop().time() >= deadline:
+                words = "the body could not be read within the time limit of the request"
+                raise ApiError(504, words, code="timeout") from None
             raise invalid_value("body", str(error)) from None
         if len(case.candidates) > self.limits.max_samples:
             raise invalid_value(
@@ -201,7 +205,7 @@ class SelectionService:
 
     def _judge_for(self, body: dict[str, Any], config: RunConfig) -> str:
         """The judge model that a request names; not required for a strategy without a judge."""
-        if not Runner(config, offline=True).asks_model and not body.get("model"):
+        if not self.selector.asks_model(config) and not body.get("model"):
             return self.model or ""
         return upstream_model(body, self.model)
 

@@ -7,27 +7,27 @@
 A generator is the name of a `[[generator]]` table, or of a model at the server's own address.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
 
-import msgspec
+from msgspec import Meta
 
 from caps.config import RunConfig
-from caps.core.errors import SettingError
-from caps.core.settings import nearest
+from caps.config.tables import Place, Table, read_table
 from caps.models.http import Upstream
 from caps.sampling.generators import GeneratorSource
 
 
-class ModelTable(msgspec.Struct, frozen=True, kw_only=True):
+class ModelTable(Table, frozen=True):
     """The table of a virtual model; what it leaves out is as for other requests."""
 
-    generators: list[str] = msgspec.field(default_factory=list)
+    generators: Annotated[list[str], Meta(min_length=1)]
     judge: str | None = None
     strategy: str | None = None
-    n: int | str = "auto"
-    max_n: int | None = None
-    target: float | None = None
+    n: int | Literal["auto"] = "auto"
+    max_n: Annotated[int, Meta(ge=1)] | None = None
+    target: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +53,15 @@ def virtual_configs(config: RunConfig) -> dict[str, RunConfig]:
 
 
 def _config_of(name: str, table: object, config: RunConfig) -> RunConfig:
-    where = f"models.{name}"
-    if not isinstance(table, Mapping):
-        raise SettingError(f"{where}: must be a table, such as [models.{name}] with generators = [...]")
-    known = ModelTable.__struct_fields__
-    for one in table:
-        if one not in known:
-            raise SettingError(
-                f"{where}: {one}: no such field; {nearest(str(one), list(known))}it has {', '.join(known)}"
-            )
-    try:
-        read = msgspec.convert(dict(table), ModelTable)
-    except msgspec.ValidationError as error:
-        raise SettingError(f"{where}: {error}") from None
-    if not read.generators:
-        raise SettingError(f"{where}: generators: is empty; name at least one model")
-    stated = {str(one.get("model")): one for one in config.generator}
+    read = read_table(table, ModelTable, Place("", ("models", name)))
+    tables = {str(generator.get("model")): generator for generator in config.generator}
     changes: dict[str, object] = {
-        "generator": [stated.get(one, {"model": one}) for one in read.generators],
+        "generator": [tables.get(model, {"model": model}) for model in read.generators],
         "judge_model": read.judge,
         "strategy": read.strategy,
         "samples": read.n,
         "max_n": read.max_n,
         "target": read.target,
     }
-    given = {key: value for key, value in changes.items() if value is not None}
-    return replace(config.with_values(given, where=where), models={})
+    stated = {key: value for key, value in changes.items() if value is not None}
+    return replace(config.with_values(stated, where=f"models.{name}"), models={})

@@ -41,6 +41,7 @@ class RecentRequests:
                 "answer": (text if isinstance(text, str) else "")[:MOST_CHARACTERS],
                 "samples": facts["samples"],
                 "probability": facts.get("probability"),
+                "sureness": facts.get("sureness", ""),
                 "seconds": round(seconds, 1),
             }
         )

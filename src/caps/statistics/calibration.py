@@ -4,10 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from caps.statistics.estimates import Estimate, jackknife
+from caps.statistics.estimates import (
+    Estimate,
+    brier_score,
+    calibration_bin,
+    expected_calibration_error,
+    jackknife,
+)
 from caps.statistics.observations import Observation, by_case
-
-BINS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,41 +49,27 @@ def smoothed(observations: Sequence[Observation], *, sure: bool) -> float:
 
 
 def brier(observations: Sequence[Observation]) -> float | None:
-    """Brier score: mean squared error of the probability given to the right candidate; 0.25 if always ½."""
-    return fmean((1 - _probability(obs)) ** 2 for obs in observations) if observations else None
+    """Brier score of the probability given to the right candidate."""
+    return brier_score([(_probability(obs), 1.0) for obs in observations])
 
 
 def curve(observations: Sequence[Observation]) -> tuple[ReliabilityBin, ...]:
-    """Reliability curve: accuracy by the probability given to the preferred candidate, in five bins."""
-    found = []
-    for place, own in enumerate(_bins([obs for obs in observations if obs.decided])):
-        cases = [
-            [obs for obs in case if obs.decided and _bin(obs) == place] for case in by_case(observations)
-        ]
-        right = jackknife([case for case in cases if case], _outcome)
+    """Reliability curve: accuracy by the probability given to the preferred candidate."""
+    bins: dict[int, list[Observation]] = {}
+    for obs in observations:
+        if obs.decided:
+            bins.setdefault(calibration_bin(_stated(obs)), []).append(obs)
+    points = []
+    for _, binned in sorted(bins.items()):
+        right = jackknife(by_case(binned), _outcome)
         if right is not None:
-            found.append(ReliabilityBin(fmean(_stated(obs) for obs in own), right))
-    return tuple(found)
+            points.append(ReliabilityBin(fmean(_stated(obs) for obs in binned), right))
+    return tuple(points)
 
 
 def calibration_error(observations: Sequence[Observation]) -> float | None:
-    """Expected calibration error (ECE): stated probability against accuracy, in five bins."""
-    decided = [obs for obs in observations if obs.decided]
-    if not decided:
-        return None
-    gaps = (abs(sum(obs.outcome for obs in own) - sum(map(_stated, own))) for own in _bins(decided))
-    return sum(gaps) / len(decided)
-
-
-def _bins(decided: Sequence[Observation]) -> list[list[Observation]]:
-    bins: list[list[Observation]] = [[] for _ in range(BINS)]
-    for obs in decided:
-        bins[_bin(obs)].append(obs)
-    return bins
-
-
-def _bin(obs: Observation) -> int:
-    return min(BINS - 1, int(obs.verdict.weight * BINS))
+    """Expected calibration error of the probability given to the preferred candidate."""
+    return expected_calibration_error([(_stated(obs), obs.outcome) for obs in observations if obs.decided])
 
 
 def _stated(obs: Observation) -> float:

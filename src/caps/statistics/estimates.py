@@ -164,6 +164,30 @@ def _estimate(value: float, spread: float, *, cases: int, units: int, looks: int
     return Estimate(value, low, high, cases, looks)
 
 
+# Whether stated probabilities hold
+
+
+CALIBRATION_BINS = 10
+
+
+def brier_score(stated: Sequence[tuple[float, float]]) -> float | None:
+    """Mean squared distance of stated probabilities from the outcomes; 0.25 if they are always ½."""
+    return fmean((probability - outcome) ** 2 for probability, outcome in stated) if stated else None
+
+
+def expected_calibration_error(stated: Sequence[tuple[float, float]]) -> float | None:
+    """Mean distance of stated probabilities from the share of right outcomes, in ten bins of equal width."""
+    gaps = [0.0] * CALIBRATION_BINS
+    for probability, outcome in stated:
+        gaps[calibration_bin(probability)] += probability - outcome
+    return sum(map(abs, gaps)) / len(stated) if stated else None
+
+
+def calibration_bin(probability: float) -> int:
+    """The bin of a stated probability."""
+    return min(CALIBRATION_BINS - 1, int(CALIBRATION_BINS * probability))
+
+
 # McNemar's exact test
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pvariance, variance
 
-from caps.core.judge_profile import MEASURED_SLOT_SPREAD, JudgeProfile
+from caps.core.judge_profile import JudgeProfile
 from caps.core.types import Level
 from caps.statistics import calibration, judge_errors
 from caps.statistics.estimates import Estimate, mean_estimate, student
@@ -54,13 +54,11 @@ def learn(observations: Sequence[Observation], start: JudgeProfile) -> Learned:
         for sure, field in ((True, f"{name}_high"), (False, f"{name}_low")):
             right = [[obs.outcome for obs in own if obs.sure == sure] for own in decided]
             fields[field] = _shrunk(right, getattr(start, field))
-        fields[f"{name}_sure"] = _shrunk(
-            [[float(obs.sure) for obs in own] for own in decided], getattr(start, f"{name}_sure")
-        )
+    confident = [[float(obs.sure) for obs in own if obs.decided] for own in by_case(observations)]
+    fields["sure"] = _shrunk(confident, start.sure)
     slot = judge_errors.between_equals(observations, judge_errors.in_first_slot)
     if slot is not None:
         fields["first_slot"] = (cases * slot.value + PRIOR_CASES * start.first_slot) / (cases + PRIOR_CASES)
-        fields["slot_spread"] = MEASURED_SLOT_SPREAD
     rounded = {name: round(value, 4) for name, value in fields.items()}
     assumed = tuple(name for name in everything if name not in fields)
     return replace(learned, profile=replace(start, **rounded), assumed=assumed)
@@ -190,17 +188,13 @@ def profile_of(
     known: dict[str, float] = {}
     for level in LEVELS:
         some, name = at_level(observations, level), str(level).lower()
-        decided = [obs for obs in some if obs.decided]
         known[f"{name}_high"] = calibration.smoothed(some, sure=True)
         known[f"{name}_low"] = calibration.smoothed(some, sure=False)
-        if decided:
-            known[f"{name}_sure"] = fmean(obs.sure for obs in decided)
+    decided = [float(obs.sure) for obs in observations if obs.decided]
+    if decided:
+        known["sure"] = fmean(decided)
     if measured.first_slot is not None:
         known["first_slot"] = measured.first_slot.value
-        known["slot_spread"] = MEASURED_SLOT_SPREAD
-    if measured.ratings is not None:
-        known["rated"] = measured.ratings.accuracy.value
-        known["rating_spread"] = max(0.1, measured.ratings.spread)
     profile = replace(JudgeProfile(), **{name: round(value, 4) for name, value in known.items()})
     return profile, tuple(sorted(set(JudgeProfile.__dataclass_fields__) - set(known)))
 

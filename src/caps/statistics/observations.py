@@ -2,10 +2,11 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
+from typing import NamedTuple
 
 from caps.core.judge_profile import HIGH_WEIGHT
 from caps.core.types import Level, Verdict
@@ -92,106 +93,105 @@ def complete(observations: Sequence[Observation], per_pair: int) -> list[Observa
     return [obs for obs in observations if count[obs.pair] == per_pair]
 
 
-# Strength of votes, fitted to labels
+# Strengths of votes, tests and a feature, fitted to labels
 
 
-SPREAD = 1.0  # prior standard deviation of the logarithm of either strength
-LOOSE_SPREAD = 0.3  # scale of the prior (Cauchy) of the log-odds added where several may be right
+SPREAD = 1.0  # prior standard deviation of the logarithm of a strength
 FEATURE_SPREAD = 0.5  # prior standard deviation of the weight of a feature, in log-odds
 MOST_FEATURE = 4.0  # log-odds a standard deviation
-SWEEPS = 6
+SWEEPS = 4
 
 
-@dataclass(frozen=True, slots=True)
+class Strengths(NamedTuple):
+    """How much votes, "no answer is right", failed tests and a feature weigh."""
+
+    votes: float
+    nobody: float
+    tests: float
+    feature_weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ballot:
-    """The answers of a case: votes for each, other evidence for it in log-odds, and whether it is right.
+    """The answers of a case: votes, other evidence, and whether each is right.
 
-    `feature` says by how many standard deviations each stands out by the feature of the strategy, if it has
-    one. It is not part of `besides`.
+    `besides` is all evidence in log-odds that no strength weighs. `failed` is the part of the strength of
+    tests that each answer loses, `feature` by how many standard deviations it stands out. `power`: an answer
+    of n candidates weighs n to this part of the strength of votes. `surer`: log-odds by which a candidate is
+    surer in a pool of this size. `exclusive`: at most one answer is right.
     """
 
     votes: tuple[int, ...]
     besides: tuple[float, ...]
     right: tuple[bool, ...]
-    feature: tuple[float, ...] = ()
+    failed: tuple[float, ...]
+    feature: tuple[float, ...]
+    power: float
+    surer: float
+    exclusive: bool
 
-    def weighed(self, weight: float) -> "Ballot":
-        """The ballot with its feature, at this weight, among the other evidence."""
-        besides = tuple(x + weight * y for x, y in zip(self.besides, self.feature, strict=True))
-        return Ballot(self.votes, besides, self.right)
+    def log_likelihood(self, strengths: Strengths) -> float:
+        """Log-probability of the labels; each case counts the same however many answers it has."""
+        power = self.power * strengths.votes
+        nobody = power * math.log(strengths.nobody) - self.surer
+        odds = [
+            power * math.log(count) + other - strengths.tests * failed + strengths.feature_weight * feature
+            for count, other, failed, feature in zip(
+                self.votes, self.besides, self.failed, self.feature, strict=True
+            )
+        ]
+        if self.exclusive:
+            return _log_likelihood_of_one(odds, nobody, self.right)
+        parts = [
+            -count * math.log1p(math.exp(min(700.0, nobody - one if right else one - nobody)))
+            for count, one, right in zip(self.votes, odds, self.right, strict=True)
+        ]
+        return sum(parts) / sum(self.votes)
 
 
-def fit_vote_strengths(ballots: Sequence[Ballot], votes: float, none_right: float) -> tuple[float, float]:
-    """Maximum a posteriori estimates of the power of votes and of the votes for "no answer is right".
+def fit_strengths(
+    ballots: Sequence[Ballot], start: Strengths, fixed: Collection[str] = ()
+) -> dict[str, float]:
+    """Maximum a posteriori estimates of the strengths that ballots show, with a prior around the start.
 
-    An answer with n votes has the weight n to that power; the weights of several right answers add up. The
-    power is never raised: a larger one saves questions, but loses more right answers than it secures.
+    The power of votes is never raised: a larger one saves questions, but loses more right answers than it
+    secures. A feature that misleads counts for nothing. What is `fixed` stays as it was.
     """
-    factors = [0.0, 0.0]
+    found = start
+    shown = {
+        "votes": start.votes > 0 and any(count > 1 for ballot in ballots for count in ballot.votes),
+        "nobody": bool(ballots),
+        "tests": start.tests > 0 and any(any(ballot.failed) for ballot in ballots),
+        "feature_weight": any(any(ballot.feature) for ballot in ballots),
+    }
+    fitted = [name for name in Strengths._fields if shown[name] and name not in fixed]
+    limits = {
+        "votes": (-2.0, 0.0),
+        "nobody": (-2.0, 3.5),
+        "tests": (-2.0, 1.0),
+        "feature_weight": (0.0, MOST_FEATURE),
+    }
 
-    def log_posterior(index: int, x: float) -> float:
-        tried = [x if i == index else old for i, old in enumerate(factors)]
-        power, absent = votes * math.exp(tried[0]), none_right * math.exp(tried[1])
-        likelihood = sum(_log_likelihood(ballot, power, absent) for ballot in ballots)
-        return likelihood - sum((y / SPREAD) ** 2 for y in tried) / 2
+    def log_posterior(name: str, x: float) -> float:
+        tried = _with_strength(found, start, name, x)
+        offset = (x - start.feature_weight) / FEATURE_SPREAD if name == "feature_weight" else x / SPREAD
+        return sum(ballot.log_likelihood(tried) for ballot in ballots) - offset**2 / 2
 
-    for _ in range(SWEEPS if ballots and votes > 0 else 0):
-        for index in range(2):
-            factors[index] = find_peak(partial(log_posterior, index), -2.0, (0.0, 3.5)[index])
-    return votes * math.exp(factors[0]), none_right * math.exp(factors[1])
-
-
-def fit_loose_odds(ballots: Sequence[Ballot], power: float, base: Sequence[float]) -> float:
-    """Fit the log-odds to add to each candidate where several answers may be right.
-
-    The prior is Cauchy's around 0: few labels hardly move it unless they contradict it plainly. `base` holds,
-    for each ballot, the log-odds of a candidate that stands alone. Each case counts the same.
-    """
-
-    def log_posterior(x: float) -> float:
-        likelihood = sum(
-            _loose_likelihood(ballot, power, start + x) for ballot, start in zip(ballots, base, strict=True)
-        )
-        return likelihood - math.log1p((x / LOOSE_SPREAD) ** 2)
-
-    return find_peak(log_posterior, -4.0, 4.0) if ballots else 0.0
+    for _ in range(SWEEPS):
+        for name in fitted:
+            found = _with_strength(found, start, name, find_peak(partial(log_posterior, name), *limits[name]))
+    return {name: getattr(found, name) for name in fitted}
 
 
-def fit_feature_weight(
-    ballots: Sequence[Ballot], loose: Sequence[Ballot], assumed: float, *, strengths: tuple[float, float],
-    loose_power: float, base: Sequence[float],
-) -> float:  # fmt: skip
-    """Fit the log-odds that a standard deviation of a feature is worth, with a prior around the assumed ones.
-
-    `loose` are cases in which several answers may be right, with their `base` as in `fit_loose_odds`. The
-    weight is never negative: a feature that misleads counts for nothing.
-    """
-
-    def log_posterior(x: float) -> float:
-        likelihood = sum(_log_likelihood(ballot.weighed(x), *strengths) for ballot in ballots)
-        likelihood += sum(
-            _loose_likelihood(ballot.weighed(x), loose_power, start)
-            for ballot, start in zip(loose, base, strict=True)
-        )
-        return likelihood - ((x - assumed) / FEATURE_SPREAD) ** 2 / 2
-
-    return find_peak(log_posterior, 0.0, MOST_FEATURE)
+def _with_strength(strengths: Strengths, start: Strengths, name: str, x: float) -> Strengths:
+    """Change one strength: to the start's times e to the x, the weight of the feature to x."""
+    value = x if name == "feature_weight" else getattr(start, name) * math.exp(x)
+    return strengths._replace(**{name: value})
 
 
-def _loose_likelihood(ballot: Ballot, power: float, start: float) -> float:
-    """Mean log-probability of the labels of a case in which each answer is right or wrong for itself."""
-    total, everyone = 0.0, sum(ballot.votes)
-    for n, more, right in zip(ballot.votes, ballot.besides, ballot.right, strict=True):
-        odds = start + power * math.log(n) + more
-        total -= n / everyone * math.log1p(math.exp(min(700.0, -odds if right else odds)))
-    return total
-
-
-def _log_likelihood(ballot: Ballot, power: float, absent: float) -> float:
-    """Log-probability of the answers that are right."""
-    logs = [power * math.log(n) + more for n, more in zip(ballot.votes, ballot.besides, strict=True)]
-    absent_log = power * math.log(absent)
-    top = max(absent_log, *logs)
-    weights, none = [math.exp(x - top) for x in logs], math.exp(absent_log - top)
-    right = sum(w for w, is_right in zip(weights, ballot.right, strict=True) if is_right)
-    return math.log(max(1e-12, (right if any(ballot.right) else none) / (sum(weights) + none)))
+def _log_likelihood_of_one(odds: Sequence[float], nobody: float, right: Sequence[bool]) -> float:
+    """Log-probability of the answers that are right, if at most one is; several equal ones add up."""
+    top = max(nobody, *odds)
+    weights, none = [math.exp(one - top) for one in odds], math.exp(nobody - top)
+    likely = sum(weight for weight, is_right in zip(weights, right, strict=True) if is_right)
+    return math.log(max(1e-12, (likely if any(right) else none) / (sum(weights) + none)))

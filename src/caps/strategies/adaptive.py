@@ -10,20 +10,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from random import Random
+from statistics import NormalDist
 from typing import NamedTuple, TypeAlias
 
 from caps.core.policy import Draw, Event, PolicyPlay, Pool
-from caps.core.types import Answer, Ask, Entrant, Level, Round
-from caps.strategies.agreement import Rate, Standing, gain, log_weights
-from caps.strategies.belief import votes_for, weigh
-from caps.strategies.posterior import GAMES_OF_V1, ContestState, Posterior
-from caps.strategies.verdicts import scales
+from caps.core.types import Answer, Ask, Level, Round, shown_size
+from caps.strategies.agreement import Rate, Standing, exchange, gain, log_weights
+from caps.strategies.belief import REPEATED, SUREST, Groups, accuracy, only
+from caps.strategies.posterior import EFFORTS, ContestState, Posterior
 
 AHEAD = (1, 2, 3, 5, 8, 12)  # how many samples may be needed before they change anything
 STAGE = "ask"
 LEAST_LEFT = 0.05  # of the variance of log-odds: another verdict may always show a little
 CLEARLY_WORSE = 0.1  # in quality: such a generator is not asked if there is a better one
 VERDICTS = 3  # about one answer, that are expected to be asked in the end
+IN_A_ROW = (1, 2, 3, 5)  # how many verdicts a question may need before they change anything
+NORMAL = NormalDist()
 
 Rounds: TypeAlias = Sequence[tuple[Sequence[Ask], Sequence[Answer]]]
 
@@ -39,18 +41,14 @@ class VotingPosterior(Posterior):
     def __post_init__(self) -> None:
         """Do not check again: the settings are those of a `Posterior`."""
 
-    def prior(self, groups: Sequence[Sequence[Entrant]]) -> list[float]:
-        """Log-weight of each answer before the judge is asked."""
-        if self.several(groups):
-            return Posterior.prior(self, groups)
-        failing = {"parses": self.parses, "tests_passed": self.tests}
-        scored = {"score": self.score, "logprob": self.logprob}
-        known = weigh(groups, votes=0.0, failing=failing, scored=scored)
-        votes = log_weights(self.counts(groups), self.rates)
-        none = self.weight_of_none(sum(map(votes_for, groups)))
-        return [none + own + vote for own, vote in zip(known, votes, strict=True)]
+    def vote_odds(self, groups: Groups) -> list[float]:
+        """Log-odds by votes alone."""
+        if not self.exclusive(groups):
+            return Posterior.vote_odds(self, groups)
+        none = self.nobody_right(groups)
+        return [none + vote for vote in log_weights(self.counts(groups), self.rates)]
 
-    def counts(self, groups: Sequence[Sequence[Entrant]]) -> list[list[int]]:
+    def counts(self, groups: Groups) -> list[list[int]]:
         """How often each source gave each answer; copies of a text without an answer count once."""
         return [
             votes([self.written_by[entrant.id] for entrant in counted], self.independent)
@@ -101,9 +99,10 @@ class Adaptive:
                 continue
             state = self._state(pool, luck, rounds)
             ranking = state.ranking()
-            facts = state.facts(ranking[0])
+            facts = state.facts()
             option, asks = self._sampling(pool, state, rounds), list[Ask]()
-            enough = facts["probability"] >= self.target and len(pool.entrants) >= self.least
+            sure = state.chances[state.answer_of[ranking[0]]]
+            enough = sure >= self.target and len(pool.entrants) >= self.least
             if not enough:
                 asks = self._asks(pool, state, option.value)
             if asks:
@@ -112,32 +111,21 @@ class Adaptive:
             elif not enough and (option.value >= 1 or len(pool.entrants) < self.least) and option.more:
                 event = yield Draw(self._counts(pool, option), tuple(ranking), facts)
             else:
-                return state.selection(ranking)
+                return state.selection()
 
     def _state(self, pool: Pool, luck: Sequence[float], rounds: Rounds) -> ContestState:
         """What is believed: the candidates so far and all answers about them."""
-        rates = tuple(Rate.of(one.quality) for one in pool.sources)
-        independent = tuple(one.independent for one in pool.sources)
-        known = {one.name: getattr(self.posterior, one.name) for one in fields(Posterior)}
-        known |= {"confidence_target": self.target, **self._prices(pool)}
-        strategy = VotingPosterior(**known, written_by=pool.written_by, rates=rates, independent=independent)
-        state = ContestState(strategy, pool.entrants, luck)
+        rates = tuple(Rate.of(source.quality) for source in pool.sources)
+        independent = tuple(source.independent for source in pool.sources)
+        settings = {spec.name: getattr(self.posterior, spec.name) for spec in fields(Posterior)}
+        strategy = VotingPosterior(
+            **settings, written_by=pool.written_by, rates=rates, independent=independent
+        )
+        effort = EFFORTS[self.posterior.effort]._replace(target=self.target)
+        state = ContestState(strategy, pool.entrants, luck, effort)
         for asks, answers in rounds:
             state.update(asks, answers)
         return state
-
-    def _prices(self, pool: Pool) -> dict[str, float]:
-        """`posterior`'s settings that state the price of a question in the unit of samples.
-
-        It counts prices in tokens read, so a reply counts as the tokens that could be read for its price.
-        """
-        judge = pool.judge
-        if judge is None or not pool.sources[0].price:
-            return {}
-        prompt = judge.prompt + (round(judge.reply / judge.token) if judge.token else 0)
-        full = sum(one.sizes[Level.FULL] for one in pool.entrants) / len(pool.entrants)
-        everything = GAMES_OF_V1 * len(pool.entrants) * (prompt + 2 * full)
-        return {"prompt_tokens": prompt, "worth": self._unit(pool) * judge.token * everything}
 
     def _unit(self, pool: Pool) -> float:
         """The gain that something of price 1 has to promise."""
@@ -147,8 +135,30 @@ class Adaptive:
         """The round to ask now: none if a sample promises more for its price, or nothing can be asked."""
         if pool.judge is None:
             return []
-        best = max((one.option for one in state.questions()), default=0.0)
-        return state.options() if best >= max(1.0, rival) else []
+        asks = state.questions()
+        return asks if asks and self._asking(pool, state, asks[0]) >= max(1.0, rival) else []
+
+    def _asking(self, pool: Pool, state: ContestState, ask: Ask) -> float:
+        """What a question promises for its price: to exchange one answer for the other, now or soon."""
+        judge, exclusive = pool.judge, self.posterior.exclusive(state.groups)
+        if judge is None:
+            return 0.0
+        one, other = (state.answer_of[entrant] for entrant in ask.entrants)
+        kept = only(state.chances, one, other, exclusive=exclusive)
+        gained = only(state.chances, other, one, exclusive=exclusive)
+        by_id = {entrant.id: entrant for entrant in pool.entrants}
+        tokens = judge.prompt + shown_size(by_id, ask) + (judge.reply / judge.token if judge.token else 0.0)
+        price = self._unit(pool) * judge.token * tokens
+        best = max(
+            exchange(max(kept, gained), min(kept, gained), self._sharpness(ask.level, count)) / count
+            for count in IN_A_ROW
+        )
+        return best / price if price else float("inf")
+
+    def _sharpness(self, level: Level, count: int) -> float:
+        """The variance of what some verdicts about the same answers add to their log-odds."""
+        share = min(SUREST, max(0.5, accuracy(self.posterior, level)))
+        return (2 * NORMAL.inv_cdf(share)) ** 2 * count / (1 + max(0, count - 1) * REPEATED)
 
     def _sampling(self, pool: Pool, state: ContestState, rounds: Rounds) -> Option:
         """The samples that promise most for their price; a count of 0 if there is no room for any."""
@@ -182,14 +192,8 @@ class Adaptive:
         """What verdicts may still show about an answer: the variance of its log-odds by those to come."""
         if pool.judge is None:
             return 0.0
-        judge = self.posterior
-        once = (2 * scales(judge)[Level.FULL].gap) ** 2 / (1 + judge.slot_spread**2)
-        common = judge.shared + judge.repeats / 2  # errors that several verdicts about an answer share
-
-        def shown(count: int) -> float:
-            return once * count / (1 + (count - 1) * common) if count else 0.0
-
-        return max(LEAST_LEFT, shown(VERDICTS) - shown(asked)) if once else 0.0
+        left = self._sharpness(Level.FULL, VERDICTS) - self._sharpness(Level.FULL, asked)
+        return max(LEAST_LEFT, left) if self._sharpness(Level.FULL, 1) else 0.0
 
     def _counts(self, pool: Pool, option: Option) -> tuple[int, ...]:
         """How many samples to start of each source: those worthwhile that do not run yet."""
@@ -214,10 +218,10 @@ def _standings(pool: Pool, state: ContestState) -> tuple[list[float], list[list[
 
     Where several may be right, chances may add up to more than one; the unlikeliest are cut then.
     """
-    chances, members = state.chances(), dict[int, list[int]]()
-    for one, answer in state.answer_of.items():
-        members.setdefault(answer, []).append(one)
-    best = {answer: max(chances[one] for one in ids) for answer, ids in members.items()}
+    members = dict[int, list[int]]()
+    for entrant, answer in state.answer_of.items():
+        members.setdefault(answer, []).append(entrant)
+    best = {answer: state.chances[answer] for answer in members}
     order, left, found = sorted(best, key=lambda answer: -best[answer]), 1.0, list[float]()
     for answer in order:
         found.append(min(left, best[answer]))

@@ -11,8 +11,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from caps.strategies.belief import normal_cdf
-
 CERTAINTY = 1.7  # samples that the quality of a generator counts for: a problem may be far easier or harder
 NEW_WRONG = 4.0
 TRACKED = 6  # likeliest answers that are told apart when more samples are imagined
@@ -154,3 +152,27 @@ def _log_rising(start: float, most: int) -> list[float]:
     for step in range(most):
         found.append(found[-1] + math.log(start + step))
     return found
+
+
+def exchange(kept: float, gained: float, sharpness: float) -> float:
+    """What may be won by asking before one answer is kept or exchanged for another (Margrabe's option).
+
+    `kept`: chance that only the first is right; `gained`: that only the second is; `sharpness`: variance of
+    what asking adds to the log-odds between them.
+    """
+    if gained <= 0 or sharpness <= 0:
+        return 0.0
+    if kept <= 0:
+        return gained
+    spread = math.sqrt(sharpness)
+    middle = math.log(gained / kept) / spread
+    return (
+        gained * normal_cdf(middle + spread / 2)
+        - kept * normal_cdf(middle - spread / 2)
+        - max(0.0, gained - kept)
+    )
+
+
+def normal_cdf(x: float) -> float:
+    """The distribution function of a normal number."""
+    return math.erfc(-x * math.sqrt(0.5)) / 2

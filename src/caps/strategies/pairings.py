@@ -10,15 +10,13 @@ from itertools import combinations
 from random import Random
 
 from caps.core.play import Game, Play, compare
-from caps.core.types import Ask, Entrant, Level, Pairing, RoundKind, Solo, Verdict
+from caps.core.types import Ask, Entrant, Level, Pairing, RoundKind, Verdict
 
 Pair = tuple[int, int]
 
 ORDERS = ("balanced", "as-paired", "both")
 DIALECTS = ("verdicts", "ratings")
 LEAST_GAMES = ("n", "budget")
-
-MAX_LEAD = 3
 
 PRIOR = ("parses", "tests_passed", "score", "logprob")
 
@@ -150,52 +148,35 @@ class SlotHistory:
     """Counts how often each candidate was shown and in which slot, for strategies that go pair by pair."""
 
     def __init__(self, luck: Mapping[int, float]) -> None:
-        self.asked = 0
         self._luck = luck
         self._shown: Counter[tuple[int, Level]] = Counter()
         self._met: Counter[tuple[int, int, Level]] = Counter()
         self._lead: Counter[int] = Counter()
-        self._rated: Counter[tuple[int, Level]] = Counter()
 
     def record(self, ask: Ask) -> None:
-        """Count an ask."""
-        self.asked += 1
+        """Count a comparison."""
         if isinstance(ask, Pairing):
             self._shown.update([(ask.a, ask.level), (ask.b, ask.level)])
             self._met[ask.a, ask.b, ask.level] += 1
             self._lead.update({ask.a: 1, ask.b: -1})
-        elif isinstance(ask, Solo):
-            self._rated[ask.entrant, ask.level] += 1
+
+    def was_asked(self, ask: Pairing) -> bool:
+        """Whether the same two were compared before, in this order and at this level."""
+        return self._met[ask.a, ask.b, ask.level] > 0
 
     def least_shown(self, players: Sequence[int], level: Level) -> int:
         """The candidate that was shown least at a level; the first of equals."""
-        return min(players, key=lambda one: self._shown[one, level])
+        return min(players, key=lambda player: self._shown[player, level])
 
-    def orders(self, a: int, b: int, level: Level, *, order: str) -> list[Pair]:
+    def orders(self, a: int, b: int, level: Level) -> list[Pair]:
         """Both orders of a pair, best first: the less asked one, else fewer turns in A, else random."""
-        pairs = [(a, b), (b, a)]
-        if order != "as-paired":
-            pairs.sort(key=lambda pair: self._due(pair[0], pair[1], level))
-        return pairs
-
-    def keeps_balance(self, asks: Sequence[Ask]) -> bool:
-        """Whether each candidate stays within `MAX_LEAD` turns of balance between the slots."""
-        pairs = [(ask.a, ask.b) for ask in asks if isinstance(ask, Pairing)]
-        return all(self._lead[a] < MAX_LEAD and self._lead[b] > -MAX_LEAD for a, b in pairs)
+        return sorted([(a, b), (b, a)], key=lambda pair: self._due(pair[0], pair[1], level))
 
     def _due(self, a: int, b: int, level: Level) -> tuple[float, ...]:
         """Sort key of an order: asks in it at this level and at any level, turns of `a` in slot A, random."""
         met = self._met
         ever = met[a, b, Level.PARTIAL] + met[a, b, Level.FULL]
         return met[a, b, level], ever, self._lead[a], self._luck[a]
-
-    def make_asks(self, shown: Sequence[int], level: Level, *, order: str) -> list[Ask]:
-        """Asks about a pair in the order that is due, or in both orders; or a rating of one candidate."""
-        if len(shown) == 1:
-            return [Solo(shown[0], level, self._rated[shown[0], level])]
-        pairs = self.orders(shown[0], shown[1], level, order=order)
-        wanted = pairs if order == "both" else pairs[:1]
-        return [Pairing(one, other, level, self._met[one, other, level]) for one, other in wanted]
 
 
 def average(there: Game, back: Game) -> Game:

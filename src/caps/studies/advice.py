@@ -9,7 +9,6 @@ from random import Random
 from statistics import fmean, variance
 from typing import TypeAlias
 
-from caps.building import make_strategy
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.types import Case
@@ -18,6 +17,8 @@ from caps.graders.test_suites import public_tests
 from caps.judging.profiles import profile_fields
 from caps.judging.simulated import JudgeModel
 from caps.registry import STRATEGIES
+from caps.runs.outcomes import recovered_share
+from caps.session.parts import make_strategy
 from caps.statistics.estimates import student
 from caps.statistics.judge_measures import (
     LEVELS,
@@ -66,6 +67,7 @@ class Expected:
     tokens: float
     calls: Mapping[str, float]
     pair_accuracy: float | None  # over its comparisons of a right with a wrong candidate, as in the paper
+    recovery: float | None = None  # share of the possible gain over a random candidate that is reached
 
     @property
     def judged(self) -> bool:
@@ -102,7 +104,12 @@ def expectations(
     found = forecast(
         pools, strategies, model, seed=seed, contests=contests, uncertainty=uncertainty, report=report
     )
-    return [_expected(key, *found[key], scale or {}, profiled=key in informed) for key in strategies]
+    options = [_expected(key, *found[key], scale or {}, profiled=key in informed) for key in strategies]
+    random = fmean(sum(pool.correct) / len(pool.correct) for pool in pools)
+    possible = fmean(any(pool.correct) for pool in pools)
+    return [
+        replace(option, recovery=recovered_share(option.pass_at_1, random, possible)) for option in options
+    ]
 
 
 def forecast(

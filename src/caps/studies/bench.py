@@ -12,7 +12,6 @@ from threading import Thread
 
 from msgspec.structs import replace
 
-from caps.building import make_prepare
 from caps.child_python import process_pool
 from caps.core.contest import Contest
 from caps.core.errors import InputError
@@ -21,7 +20,9 @@ from caps.core.types import Case
 from caps.engines.base import Outcome
 from caps.judging.recorded import NOT_RECORDED, OTHER_TEXT, RecordedJudge, places_of
 from caps.judging.simulated import SimulatedJudge
-from caps.runner import Runner, Session
+from caps.session.parts import make_prepare
+from caps.session.resolve import Resolved
+from caps.session.session import Session, open_session
 from caps.studies.results import AnsweredAsk, Result, ResultFile, Step, Truth, measure, slug
 from caps.studies.simulation import LabelledPool
 from caps.studies.study import Recipe
@@ -46,7 +47,12 @@ Missing = Callable[[Step, Case], bool]
 
 
 async def play_live(
-    runner: Runner, cases: Sequence[Case], turns: Iterable[Step], missing: Missing, *, shuffle: bool = False
+    resolved: Resolved,
+    cases: Sequence[Case],
+    turns: Iterable[Step],
+    missing: Missing,
+    *,
+    shuffle: bool = False,
 ) -> AsyncGenerator[Result | str, None]:
     """Play missing contests; yields results as they finish, or a message for a case that failed.
 
@@ -57,11 +63,11 @@ async def play_live(
     if not waiting:
         return
     digests = {case.id: case_digest(case) for case in cases}
-    waiting = [(turn, [_applied(runner, case) for case in some]) for turn, some in waiting]
+    waiting = [(turn, [_applied(resolved, case) for case in some]) for turn, some in waiting]
     if shuffle:
         waiting = [(turn, [shuffled(case, turn.seed) for case in some]) for turn, some in waiting]
     news: asyncio.Queue[Result | str | None] = asyncio.Queue()
-    async with runner.session() as ready:
+    async with open_session(resolved) as ready:
         places = asyncio.Semaphore(AT_ONCE)
         tasks = [
             asyncio.ensure_future(_play(ready, places, *each, digests=digests, news=news)) for each in waiting
@@ -82,9 +88,9 @@ async def play_live(
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _applied(runner: Runner, case: Case) -> Case:
-    """The case with what the settings add to it, as in every other run: criteria, files of a repository."""
-    applied = runner.apply_to_case(case)
+def _applied(resolved: Resolved, case: Case) -> Case:
+    """The case with what the settings add to it, as in every other run: criteria, and computed fields."""
+    applied = resolved.cases.apply(case)
     if isinstance(applied, InputError):
         raise applied
     return applied
@@ -99,7 +105,7 @@ async def _play(
     digests: Mapping[str, str],
     news: "asyncio.Queue[Result | str | None]",
 ) -> None:
-    recorded = isinstance(ready.runner.own_judge, RecordedJudge)
+    recorded = isinstance(ready.resolved.judges[0].judge, RecordedJudge)
     try:
         async with places:
             run = ready.engine.run(cases, turn.strategy, seed=turn.seed)
@@ -268,7 +274,7 @@ class Bench:
         ]
         for suite, results in run_tasks(tasks, processes=processes):
             self._keep(suite, results, hear)
-        live = [shard for shard in self.shards if shard.runner is not None]
+        live = [shard for shard in self.shards if shard.resolved is not None]
         if live:
             asyncio.run(self.play_live(live, limit=limit, hear=hear))
 
@@ -303,13 +309,13 @@ class Bench:
         hear(len(file.found) - before)
 
     def _live(self, shard: Shard, cases: Sequence[Case]) -> AsyncGenerator[Result | str, None]:
-        assert shard.runner is not None  # noqa: S101
+        assert shard.resolved is not None  # noqa: S101
         found, digests = self._files[shard.suite.name].found, {case.id: case_digest(case) for case in cases}
 
         def missing(turn: Step, case: Case) -> bool:
             return (turn.method, turn.seed, case.id, turn.made_of_case(digests[case.id])) not in found
 
-        return play_live(shard.runner, cases, shard.turns, missing, shuffle=shard.suite.shuffle)
+        return play_live(shard.resolved, cases, shard.turns, missing, shuffle=shard.suite.shuffle)
 
     def _tasks(self, shard: Shard, limit: int | None) -> Iterable[Task]:
         """A shard in chunks of pools, with the steps that lack a result for any of a chunk."""

@@ -17,13 +17,19 @@ from caps.statistics.judge_measures import Learned, learn
 from caps.statistics.observations import (
     Ballot,
     Observation,
-    fit_feature_weight,
-    fit_loose_odds,
-    fit_vote_strengths,
+    Strengths,
+    fit_strengths,
 )
-from caps.strategies.belief import votes_for
+from caps.strategies.belief import (
+    OPEN_VOTES,
+    count_votes,
+    deviations,
+    shortfalls,
+    surer_in_pool_of,
+    votes_for,
+)
 from caps.strategies.dedup import clusters, middling
-from caps.strategies.posterior import Posterior, beliefs, surer_in_pool_of
+from caps.strategies.posterior import Posterior, beliefs
 
 # The questions of a calibration: a few pairs of a right and a wrong candidate per case
 #
@@ -93,16 +99,21 @@ def observations_of(
 
 def ballot_of(probe: Probe, entrants: Sequence[Entrant]) -> Ballot | None:
     """How the candidates of a case vote and which answers are right, if every label is known."""
-    groups = clusters(entrants)
+    groups, believer = clusters(entrants), probe.believer
     if any(probe.labels[one.id] is None for one in entrants):
         return None
-    plain = replace(probe.believer, votes=0.0, loose_votes=0.0, feature_weight=0.0)
-    besides, with_feature = plain.prior(groups), replace(plain, feature_weight=1.0).prior(groups)
-    right = tuple(any(probe.labels[one.id] for one in group) for group in groups)
-    feature = tuple(x - y for x, y in zip(with_feature, besides, strict=True))
-    votes = tuple(map(votes_for, groups))
-    surer = 0.0 if plain.several(groups) else surer_in_pool_of(sum(votes))
-    return Ballot(votes, tuple(x + surer for x in besides), right, feature)
+    plain = replace(believer, votes=0.0, tests=0.0, feature_weight=0.0)
+    exclusive = believer.exclusive(groups)
+    return Ballot(
+        votes=tuple(map(votes_for, groups)),
+        besides=tuple(plain.prior(groups)),
+        right=tuple(any(probe.labels[one.id] for one in group) for group in groups),
+        failed=tuple(shortfalls(groups, "tests_passed")),
+        feature=tuple(deviations(groups, believer.feature)),
+        power=1.0 if exclusive else OPEN_VOTES,
+        surer=surer_in_pool_of(count_votes(groups)),
+        exclusive=exclusive,
+    )
 
 
 def _pairs(answers: Sequence[Sequence[int]], *, flip: bool) -> Iterator[tuple[int, int]]:
@@ -122,7 +133,6 @@ def _pairs(answers: Sequence[Sequence[int]], *, flip: bool) -> Iterator[tuple[in
 
 T = TypeVar("T")
 LEAST_LABELLED = 30  # cases; strengths of votes fitted to fewer make the probability worse
-STRENGTHS = ("votes", "nobody")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,43 +214,18 @@ async def calibrate(
 def conclude(
     probed: Sequence[ProbedCase], believer: Posterior, *, fixed: Collection[str] = ()
 ) -> Calibration:
-    """Fit what the feature and votes are worth, if there are labels and the user set none; then the judge."""
-    (single, several), found = _ballots(probed, believer), dict[str, float | bool]()
-    enough = len(single) + len(several) >= LEAST_LABELLED
-    if enough and believer.feature and "feature_weight" not in fixed:
-        weight = fit_feature_weight(
-            single,
-            several,
-            believer.feature_weight,
-            strengths=(believer.votes, believer.nobody),
-            loose_power=believer.loose_votes,
-            base=[believer.odds_alone(sum(ballot.votes)) for ballot in several],
-        )
-        found["feature_weight"] = round(weight, 4)
-    weight = float(found.get("feature_weight", believer.feature_weight))
-    ballots = [[ballot.weighed(weight) for ballot in some] for some in (single, several)]
-    if enough and not set(fixed) & {*STRENGTHS, "loose_odds"}:
-        votes, nobody = fit_vote_strengths(ballots[False], believer.votes, believer.nobody)
-        wiser = replace(believer, votes=votes, nobody=nobody)
-        alone = [wiser.odds_alone(sum(ballot.votes)) for ballot in ballots[True]]
-        fitted = (votes, nobody, fit_loose_odds(ballots[True], believer.loose_votes, alone))
-        found |= dict(zip((*STRENGTHS, "loose_odds"), (round(x, 4) for x in fitted), strict=True))
-        found |= {"calibrated": True}
+    """Fit what votes, tests and the feature are worth, where labels show it and no user set it; the judge."""
+    ballots = [ballot for case in probed if (ballot := ballot_of(case.probe, case.entrants)) is not None]
+    found = dict[str, float | bool]()
+    if len(ballots) >= LEAST_LABELLED:
+        start = Strengths(*(getattr(believer, name) for name in Strengths._fields))
+        fitted = fit_strengths(ballots, start, {*fixed, *(() if believer.feature else ("feature_weight",))})
+        found = {name: round(value, 4) for name, value in fitted.items()} | {"calibrated": True}
     observations = [
-        obs for one in probed for obs in observations_of(one.probe, one.entrants, one.asked, one.number)
+        obs for case in probed for obs in observations_of(case.probe, case.entrants, case.asked, case.number)
     ]
-    labelled = sum(any(label is not None for label in one.probe.labels) for one in probed)
+    labelled = sum(any(label is not None for label in case.probe.labels) for case in probed)
     return Calibration(learned=learn(observations, _assumed(believer)), strengths=found, labelled=labelled)
-
-
-def _ballots(probed: Sequence[ProbedCase], believer: Posterior) -> tuple[list[Ballot], list[Ballot]]:
-    """Cases whose labels are all known: where at most one answer is right, and where several may be."""
-    found: tuple[list[Ballot], list[Ballot]] = [], []
-    for one in probed:
-        ballot = ballot_of(one.probe, one.entrants)
-        if ballot is not None:
-            found[believer.several(clusters(one.entrants))].append(ballot)
-    return found
 
 
 def _assumed(believer: Posterior) -> JudgeProfile:

@@ -15,7 +15,8 @@ from caps.core.types import Answer, Ask, Case, Entrant, Level, Pairing, Rating, 
 from caps.engines.base import Outcome, PerCase, Prepare, in_order
 from caps.judging.base import Ruling
 from caps.judging.simulated import JudgeModel, SimulatedJudge
-from caps.runner import Runner
+from caps.session.resolve import Resolved
+from caps.session.session import open_session
 from caps.statistics.estimates import Estimate, find_crossing
 from caps.statistics.judge_measures import (
     LEVELS,
@@ -209,10 +210,10 @@ def explain_no_pairs(found: Sequence[Subject], plan: Plan) -> str:
 
 
 async def ask(
-    runner: Runner, scheduled: Sequence[Subject], plan: Plan, *, watch: Callable[[Ruling], object] = id,
+    resolved: Resolved, scheduled: Sequence[Subject], plan: Plan, *, watch: Callable[[Ruling], object] = id,
     advance: Callable[[int], object] = id,
 ) -> DiagnosisRun:  # fmt: skip
-    """Have a runner's judge judge the pairs; `advance` is called with the number of pairs just finished."""
+    """Have the judge of a run judge the pairs; `advance` is called with the number of pairs just finished."""
     asked, rule = DiagnosisRun(), StopRule(plan.precision)
 
     def source() -> Iterator[Case]:
@@ -222,7 +223,7 @@ async def ask(
             assert subject.case is not None  # noqa: S101
             yield subject.case
 
-    async with runner.session() as ready:
+    async with open_session(resolved) as ready:
         asked.confidence = ready.confidence
         ready.engine.watch = watch
         strategies = PerCase([ProbePairs(subject.probe_pairs, plan.ratings) for subject in scheduled])

@@ -13,7 +13,16 @@ from typing import NamedTuple
 
 from caps.costs.closed_form import caps_calls, v1_infer_calls
 from caps.costs.ledger import Baseline
-from caps.statistics.estimates import discordant, exact_mcnemar, mean_interval, ratio_interval, wilson
+from caps.runs.outcomes import recovered_share
+from caps.statistics.estimates import (
+    brier_score,
+    discordant,
+    exact_mcnemar,
+    expected_calibration_error,
+    mean_interval,
+    ratio_interval,
+    wilson,
+)
 from caps.studies.results import Result
 
 
@@ -124,6 +133,15 @@ def headroom(sheet: MethodResults) -> Figure | None:
     """Pass@N less Pass@1."""
     gaps = [float(some[0].rights > 0) - sheet.rates[case] for case, some in sheet.by_case.items()]
     return Figure(fmean(gaps), *mean_interval(gaps))
+
+
+def recovery(sheet: MethodResults) -> Figure | None:
+    """The share of the possible gain over a random candidate that was reached."""
+    right, random, possible = pass_at_1(sheet), mean_sample(sheet), pass_at_n(sheet)
+    if right is None or random is None or possible is None:
+        return None
+    share = recovered_share(right.value, random.value, possible.value)
+    return None if share is None else Figure(share)
 
 
 def one_cluster(sheet: MethodResults) -> Figure | None:
@@ -292,18 +310,17 @@ def mcnemar(sheet: MethodResults) -> Figure | None:
 
 
 def calibration_error(sheet: MethodResults) -> Figure | None:
-    """How far what it said of its choices is from how often they were right, over ten bins of equal width."""
-    bins: dict[int, list[float]] = {}
-    for sure, right in _said(sheet):
-        bins.setdefault(min(9, int(10 * sure)), []).append(sure - right)
-    total = sum(map(len, bins.values()))
-    return Figure(sum(abs(sum(gaps)) for gaps in bins.values()) / total) if total else None
+    """How far the stated probabilities of its choices are from how often they were right, in ten bins."""
+    return _figure(expected_calibration_error(_said(sheet)))
 
 
 def brier(sheet: MethodResults) -> Figure | None:
-    """Mean squared distance of what it said of its choices from the truth."""
-    gaps = [(sure - right) ** 2 for sure, right in _said(sheet)]
-    return Figure(fmean(gaps)) if gaps else None
+    """Mean squared distance of the stated probabilities of its choices from the truth."""
+    return _figure(brier_score(_said(sheet)))
+
+
+def _figure(value: float | None) -> Figure | None:
+    return None if value is None else Figure(value)
 
 
 class Metric(NamedTuple):
@@ -321,6 +338,7 @@ METRICS = {
     "mixed_gain": Metric("Δ, mixed pools", "points", mixed_gain),
     "mean_sample": Metric("mean sample", "%", mean_sample, of_pool=True),
     "pass_at_n": Metric("Pass@N", "%", pass_at_n, of_pool=True),
+    "recovery": Metric("recovery", "%", recovery),
     "headroom": Metric("headroom", "points", headroom),
     "one_cluster": Metric("one cluster", "%", one_cluster, of_pool=True),
     "one_label": Metric("one label", "%", one_label, of_pool=True),

@@ -18,7 +18,6 @@ from statistics import fmean
 from typing import Any
 from zlib import crc32
 
-from caps.building import make_prepare
 from caps.child_python import process_pool
 from caps.core.contest import Contest
 from caps.core.errors import InputError
@@ -31,9 +30,10 @@ from caps.judging.base import PreparedCase
 from caps.judging.llm import JudgeSettings
 from caps.judging.prompt_sizes import PromptSizes
 from caps.judging.simulated import NORMAL, JudgeModel, SimulatedJudge
+from caps.session.parts import make_prepare
 from caps.statistics.estimates import Range
+from caps.strategies.belief import Evidence, accuracy
 from caps.strategies.dedup import clusters
-from caps.strategies.posterior import Posterior
 
 BASELINE = "v1-infer"
 CHUNK = 8
@@ -53,8 +53,7 @@ ASSUMED = (
 def assumed_judge(strategy: Strategy) -> JudgeModel:
     """The judge that a strategy reckons with: its judge profile, or that of an average judge."""
     profile = strategy if isinstance(strategy, JudgeProfile) else JudgeProfile()
-    full = profile.e2_sure * profile.e2_high + (1 - profile.e2_sure) * profile.e2_low
-    partial = profile.e1_sure * profile.e1_high + (1 - profile.e1_sure) * profile.e1_low
+    partial, full = (accuracy(profile, level) for level in (Level.PARTIAL, Level.FULL))
     pull = None if profile.first_slot == 0.5 else NORMAL.inv_cdf(_inside(profile.first_slot))
     return JudgeModel(accuracy=_inside(full), accuracy_partial=_inside(partial), position_bias=pull)
 
@@ -71,7 +70,7 @@ def assumed_labels(entrants: Sequence[Entrant], rng: Random) -> list[bool]:
     """
     groups = clusters(entrants)
     if all(entrant.answer == "value" for entrant in entrants):
-        prior = Posterior()
+        prior = Evidence()
         weights = [len(group) ** prior.votes for group in groups]
         (right,) = rng.choices([*groups, []], [*weights, prior.nobody**prior.votes])
         chosen = [right]

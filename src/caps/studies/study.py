@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
-from caps.building import make_strategy
 from caps.config import RunConfig, options, read_values
-from caps.core.errors import SettingError
+from caps.config.tables import Place, Table, check_keys, read_settings, read_table
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import check_settings, nearest, setting, settings_of
@@ -19,10 +19,10 @@ from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import read_toml
 from caps.judging.profiles import with_profile
 from caps.judging.simulated import PRESETS, JudgeModel, judge_of
+from caps.session.parts import make_strategy
 from caps.studies.metrics import METRICS
 from caps.studies.results import slug
 from caps.studies.simulation import LabelledPool, PoolModel
-from caps.tables import Place, Table, read_table
 
 SIMULATED = "simulated"
 
@@ -225,40 +225,42 @@ class Recipe:
         return None
 
 
-def recipe(values: Mapping[str, Any], n: int | None = None) -> Recipe:
+class RecipeTable(Table, frozen=True):
+    """The settings of simulated suites that belong neither to the pools nor to the judge."""
+
+    problems: Annotated[int, Meta(ge=0)] = 0
+    seed: Annotated[int, Meta(ge=0)] = 1234
+    preset: str | None = None
+    strata: list[dict[str, Any]] = msgspec.field(default_factory=list)
+
+
+def recipe(values: Mapping[str, Any], n: int | None = None, place: Place | None = None) -> Recipe:
     """Read flat settings; an unknown one, or one outside its limits, is a `SettingError` that names it."""
-    left = dict(values)
-    problems, seed = left.pop("problems", 0), left.pop("seed", 1234)
-    preset = left.pop("preset", None)
-    if preset is not None and preset not in PRESETS:
-        raise SettingError(f"preset = {preset!r}: must be one of {', '.join(PRESETS)}")
-    strata = tuple(_made(Stratum, row) for row in left.pop("strata", []))
-    for name, number in (("problems", problems), ("seed", seed)):
-        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            raise SettingError(f"{name} = {number!r}: must be a whole number of at least 0")
-    pool_names, judge_names = _names(PoolModel), _names(JudgeModel)
-    known = ["problems", "seed", "strata", "preset", *pool_names, *judge_names]
-    for name in left:
-        if name not in known:
-            raise SettingError(f"there is no {name!r}: {nearest(name, known)}there are {', '.join(known)}")
-    pool = _made(PoolModel, {k: v for k, v in left.items() if k in pool_names} | ({"n": n} if n else {}))
-    flaws = {k: v for k, v in left.items() if k in judge_names}
+    place = place or Place("simulated")
+    pool_names, judge_names = ([spec.name for spec in fields(kind)] for kind in (PoolModel, JudgeModel))
+    check_keys(values, [*RecipeTable.__struct_fields__, *pool_names, *judge_names], place)
+    pool = {name: value for name, value in values.items() if name in pool_names} | ({"n": n} if n else {})
+    flaws = {name: value for name, value in values.items() if name in judge_names}
+    rest = {name: value for name, value in values.items() if name not in (*pool_names, *judge_names)}
+    table = read_table(rest, RecipeTable, place)
+    if table.preset is not None and table.preset not in PRESETS:
+        hint = nearest(table.preset, list(PRESETS))
+        raise place.at("preset").error(f"no {table.preset!r}; {hint}there are {', '.join(PRESETS)}")
+    return Recipe(
+        problems=table.problems,
+        seed=table.seed,
+        pool=read_settings(pool, PoolModel, place),
+        judge=place.check(lambda: _judge(table.preset, flaws)),
+        strata=tuple(
+            read_settings(row, Stratum, place.at("strata", number)) for number, row in enumerate(table.strata)
+        ),
+    )
+
+
+def _judge(preset: str | None, flaws: Mapping[str, Any]) -> JudgeModel:
     if preset is not None:
-        judge = replace(PRESETS[preset], **flaws)
-    else:
-        judge = judge_of(**flaws) if "accuracy" in flaws else JudgeModel(**flaws)
-    return Recipe(problems=problems, seed=seed, pool=pool, judge=judge, strata=strata)
-
-
-def _names(kind: Any) -> list[str]:
-    return [spec.name for spec in fields(kind)]
-
-
-def _made(kind: Any, values: Mapping[str, Any]) -> Any:
-    for name in values:
-        if name not in _names(kind):
-            raise SettingError(f"{kind.__name__} has no {name!r}; it has {', '.join(_names(kind))}")
-    return kind(**values)
+        return replace(PRESETS[preset], **flaws)
+    return judge_of(**flaws) if "accuracy" in flaws else JudgeModel(**flaws)
 
 
 # From a TOML file to a `Study`; an unknown key is an error that names file and key.
@@ -352,7 +354,7 @@ def _suite(
     # Whether programs run is the same for the whole study.
     elsewhere = ("model", "base_url", "hard_evidence", "sandbox")
     judge = _judge_values(suite.judge, place.at("judge"), elsewhere)
-    made = place.at("simulated").check(lambda: recipe(simulated, suite.n))
+    made = recipe(simulated, suite.n, place.at("simulated"))
     place.at("views").check(lambda: with_views(GENERAL, suite.views))
     if suite.cases is None and not made.count:
         raise place.at("cases").error("is missing: name a file of labelled cases, or simulated.problems")
@@ -368,10 +370,11 @@ def _method(row: dict[str, Any], place: Place) -> Method:
     use, changes = table.use or table.name, {key: str(value) for key, value in table.set.items()}
     strategy = place.at("use").check(lambda: make_strategy(use, changes))
     place.at("views").check(lambda: with_views(GENERAL, table.views))
-    place.at("simulated").check(lambda: recipe(table.simulated))
+    recipe(table.simulated, place=place.at("simulated"))
     stated = table.stated
     if stated is not None:
-        place.at("stated").check(lambda: (recipe(stated), with_profile(strategy, JudgeProfile(), use)))
+        recipe(stated, place=place.at("stated"))
+        place.at("stated").check(lambda: with_profile(strategy, JudgeProfile(), use))
     method = Method(
         name=table.name, use=use, strategy=strategy, views=table.views, simulated=table.simulated,
         stated=stated, output=table.output,

@@ -6,7 +6,7 @@ from itertools import islice
 
 from caps.core.errors import InputError
 from caps.costs.prices import measured_output
-from caps.runner import Runner
+from caps.session.resolve import Resolved
 from caps.studies.bench import Bench
 from caps.studies.planning import Task, plan_cases
 from caps.studies.suites import Shard, suite_cases
@@ -37,11 +37,11 @@ def forecast_study(benches: Iterable[Bench], *, limit: int | None) -> StudyForec
     total, known = StudyForecast(), set[tuple[object, ...]]()
     for bench in benches:
         for shard in bench.shards:
-            if shard.runner is None or not shard.runner.asks_model:
+            if shard.resolved is None or not shard.resolved.asks_model:
                 continue
             counts = _missing(bench, shard, known)
             if counts:
-                _add(total, shard, shard.runner, counts, limit)
+                _add(total, shard, shard.resolved, counts, limit)
     return total
 
 
@@ -57,47 +57,47 @@ def _missing(bench: Bench, shard: Shard, known: set[tuple[object, ...]]) -> dict
 
 
 def _add(
-    total: StudyForecast, shard: Shard, runner: Runner, counts: dict[str, int], limit: int | None
+    total: StudyForecast, shard: Shard, resolved: Resolved, counts: dict[str, int], limit: int | None
 ) -> None:
     strategies = {turn.method: turn.strategy for turn in shard.turns if turn.method in counts}
     task = Task(
         tuple(strategies.values()),
-        runner.templates,
-        runner.config.profile,
-        {name: str(view) for name, view in runner.config.views.items()},
+        resolved.templates,
+        resolved.config.profile,
+        {name: str(view) for name, view in resolved.config.views.items()},
         shard.turns[0].seed,
     )
     sample = islice(suite_cases(shard.suite, limit), SAMPLE)
-    price, reply = runner.price, _reply(runner)
+    price, reply = resolved.price, _reply(resolved)
     for method, found in zip(strategies, plan_cases(sample, task), strict=True):
         if not found.cases:
             continue
         share = counts[method] / found.cases
         calls, read = found.calls.mean, found.tokens.mean
-        written = calls * (reply or _assumed(runner))
+        written = calls * (reply or _assumed(resolved))
         total.calls += share * calls
         total.read += share * read
         total.written += share * written
         if price is not None:
             total.dollars += share * price.of(round(read), round(written))
     total.assumed = total.assumed or reply is None
-    model = runner.endpoints.judge.model
+    model = resolved.judge_name
     if price is None and model not in total.unpriced:
         total.unpriced = (*total.unpriced, model)
 
 
-def _reply(runner: Runner) -> float | None:
+def _reply(resolved: Resolved) -> float | None:
     """Mean tokens of this judge's replies in the journal."""
-    path = runner.journal_path
+    path = resolved.journal
     if path is None or not path.is_file():
         return None
     try:
-        return measured_output(path, runner.endpoints.judge.model, list(runner.templates))
+        return measured_output(path, resolved.judge_name, list(resolved.templates))
     except InputError:  # it holds no replies of this judge yet
         return None
 
 
-def _assumed(runner: Runner) -> float:
+def _assumed(resolved: Resolved) -> float:
     """Tokens of a reply of unknown length; a judge with much room is expected to think."""
-    room = runner.judge_settings.max_tokens
+    room = next(spec.config.max_tokens for spec in resolved.judges if spec.judge is None)
     return ASSUMED_REPLY if room < PLAIN_ROOM else ASSUMED_THOUGHT * room

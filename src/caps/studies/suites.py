@@ -9,19 +9,18 @@ from typing import Any
 
 import msgspec
 
+from caps.config import identity
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy, capabilities_of
-from caps.core.secrets import recorded_extra
 from caps.core.settings import nearest, settings_of
 from caps.core.types import Candidate, Case
 from caps.datasets.case_files import write_case
 from caps.datasets.imports import open_cases
 from caps.evidence.domains import with_stated_domain
-from caps.judge_source import JudgeSource
 from caps.judging.base import PreparedCase
 from caps.judging.profiles import with_profile
-from caps.judging.recorded import RecordedJudge, reordered
-from caps.runner import Runner
+from caps.judging.recorded import reordered
+from caps.session.resolve import Resolved
 from caps.studies.diagnosis import estimated
 from caps.studies.results import Step, Unit, digest
 from caps.studies.simulation import INSTRUCTION_TOKENS, LabelledPool
@@ -86,7 +85,7 @@ def pool_of(prepared: PreparedCase, number: int) -> LabelledPool:
     return LabelledPool(number, prepared.evidence.entrants, labels(prepared.case), overhead)
 
 
-MakeRunner = Callable[[Suite, Method], Runner]
+ResolveFor = Callable[[Suite, Method], Resolved]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +93,14 @@ class Shard:
     """Part of a study: a suite's cases (name and digest; None for generated ones) and the steps to run.
 
     Methods with the same views and needs share a shard. It has a `recipe` if verdicts are simulated, else a
-    `runner`. A method whose asks the judge cannot answer has no step.
+    `resolved`. A method whose asks the judge cannot answer has no step.
     """
 
     suite: Suite
     cases: tuple[tuple[str, str | None], ...]
     turns: tuple[Step, ...]
     recipe: Recipe | None = None
-    runner: Runner | None = None
+    resolved: Resolved | None = None
     views: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -149,17 +148,17 @@ def shards_of(
     study: Study,
     *,
     limit: int | None,
-    runner_of: MakeRunner | None,
+    resolve_for: ResolveFor | None,
     skipped: Callable[[Suite], object],
     optional: bool = False,
 ) -> list[Shard]:
-    """The shards of a study, simulated without `runner_of`; suites without a file are skipped.
+    """The shards of a study, simulated without `resolve_for`; suites without a file are skipped.
 
     A study without any file is an error unless it is `optional`.
     """
     shards: list[Shard] = []
     for suite in study.suites:
-        shared = recipe(suite.simulated, suite.n) if runner_of is None else None
+        shared = recipe(suite.simulated, suite.n) if resolve_for is None else None
         if shared is not None and shared.count:
             cases: tuple[tuple[str, str | None], ...] = tuple(
                 (str(number), None) for number in range(min(shared.count, limit or shared.count))
@@ -169,7 +168,7 @@ def shards_of(
             continue
         else:
             cases = tuple((case.id, case_digest(case)) for case in suite_cases(suite, limit))
-        shards += _shards(study, suite, cases, runner_of)
+        shards += _shards(study, suite, cases, resolve_for)
     if not shards and not optional:
         raise InputError(
             f"{study.path}: none of its suites has a file of cases; create the files, or use --simulate"
@@ -178,7 +177,7 @@ def shards_of(
 
 
 def _shards(
-    study: Study, suite: Suite, cases: tuple[tuple[str, str | None], ...], runner_of: MakeRunner | None
+    study: Study, suite: Suite, cases: tuple[tuple[str, str | None], ...], resolve_for: ResolveFor | None
 ) -> Iterator[Shard]:
     """One shard for all methods with the same views and needs."""
     alike: dict[str, list[Method]] = {}
@@ -186,24 +185,24 @@ def _shards(
         alike.setdefault(digest(method.views, method.simulated, *_needs(method, study)), []).append(method)
     for methods in alike.values():
         first, views = methods[0], tuple(sorted({**suite.views, **methods[0].views}.items()))
-        if runner_of is None:
+        if resolve_for is None:
             simulated = {**suite.simulated, **first.simulated}
             made = recipe(simulated, suite.n)
             profiled = [_with_stated_profile(simulated, method) for method in methods]
             turns = _turns(study, profiled, ["simulated", made, views, suite.profile])
             yield Shard(suite, cases, turns, recipe=made, views=views)
         else:
-            runner = runner_of(suite, first)
-            able = [method for method in methods if not runner.unanswerable(method.strategy)]
+            resolved = resolve_for(suite, first)
+            able = [method for method in methods if not resolved.unanswerable(method.strategy)]
             if not able:
                 continue
-            runner = runner if able[0] is first else runner_of(suite, able[0])
-            turns = _turns(study, able, [*_identity(runner), *(["shuffled"] if suite.shuffle else [])])
-            yield Shard(suite, cases, turns, runner=runner, views=views)
+            resolved = resolved if able[0] is first else resolve_for(suite, able[0])
+            turns = _turns(study, able, [*_identity(resolved), *(["shuffled"] if suite.shuffle else [])])
+            yield Shard(suite, cases, turns, resolved=resolved, views=views)
 
 
 def _needs(method: Method, study: Study) -> tuple[bool, ...]:
-    """What a runner must provide: a judge or not, and merging of equal answers or not."""
+    """What a run must provide: a judge or not, and merging of equal answers or not."""
     able = capabilities_of(method.strategy)
     return able.asks_judge, able.counts_votes and study.judge.hard_evidence != "off"
 
@@ -229,33 +228,14 @@ def _described(strategy: Strategy) -> tuple[str, Mapping[str, Any]]:
     return f"{kind.__module__}.{kind.__qualname__}", settings_of(strategy)
 
 
-def _identity(runner: Runner) -> list[Any]:
-    """Everything that replies depend on; the address of the model is not part of it."""
-    if len(runner.judge_sources) == 1:
-        return _identity_of(runner.judge_sources[0], runner)
-    return [
-        [source.table.name, source.table.weight, source.table.level, _identity_of(source, runner)]
-        for source in runner.judge_sources
+def _identity(resolved: Resolved) -> list[Any]:
+    """Everything that replies depend on; the strategy and the addresses of models are not part of it."""
+    judges = [
+        [identity(spec.config, without=("strategy",)), spec.name, getattr(spec.judge, "digest", "")]
+        for spec in (resolved.judges if resolved.asks_judge else ())
     ]
-
-
-def _identity_of(source: JudgeSource, runner: Runner) -> list[Any]:
-    """Everything that the replies of one judge depend on."""
-    config, own = source.config, source.own_judge
-    if isinstance(own, RecordedJudge):
-        return ["recorded", own.name, own.digest, config.profile, dict(config.views), config.hard_evidence]
-    model = source.endpoints.judge.model if runner.asks_judge else None
-    judge: list[Any] = [
-        model,
-        source.settings if model else None,
-        config.confidence,
-        recorded_extra(source.config.extra),
-    ]
-    if runner.criteria:
-        judge.append(runner.criteria)
-    further = (config.further_inputs, config.further_seconds)
-    found = [] if config.hard_evidence == "off" else [config.hard_evidence, *further]
-    return ["live", *judge, config.profile, dict(config.views), runner.templates, *found]
+    shared = identity(resolved.config, without=("strategy", "judge"))
+    return [judges, shared, resolved.cases.criteria, resolved.templates]
 
 
 def _version() -> str:

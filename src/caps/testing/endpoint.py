@@ -29,6 +29,7 @@ Body: TypeAlias = dict[str, Any]
 Condition: TypeAlias = Callable[[], object]
 PATIENCE = 240.0  # seconds after which a condition that never holds is given up
 _CHUNK = 16  # characters of a piece of a stream
+_ACCEPTING = 8  # turns of the event loop until an accepted connection is known to the server
 
 
 def count_tokens(text: str) -> int:
@@ -197,6 +198,12 @@ class ScriptedEndpoint:
         self.die()
         self._thread.join(60)
 
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(self, *details: object) -> None:
+        self.__exit__(*details)
+
     def die(self) -> None:
         """End in the middle of whatever is under way; idempotent."""
         with suppress(RuntimeError):  # its loop has ended
@@ -219,6 +226,9 @@ class ScriptedEndpoint:
         self.port = runner.addresses[0][1]
         self._ready.set()
         await self._stop.wait()
+        await site.stop()
+        for _ in range(_ACCEPTING):  # a connection that is just being accepted is closed like the others
+            await asyncio.sleep(0)
         await runner.cleanup()
 
     async def _list(self, _: web.Request) -> web.StreamResponse:

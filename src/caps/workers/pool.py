@@ -1,9 +1,9 @@
 """The parent's side: worker processes that answer requests, at most some at once, and can be killed.
 
 Each worker is a separate Python process with an empty environment and its own session, so an interrupt at
-the terminal does not reach it; it ends when its input ends. A request is one line of JSON. Bytes may follow
-it; then the line is a list of the request and their lengths. A reply is one line of JSON of bounded length,
-never a pickle: a worker that hostile data has taken over must not be able to run code here.
+the terminal does not reach it; it ends when its input ends. A request is one line of JSON, a list of the
+request and of the lengths of the bytes that follow it. A reply is one line of JSON of bounded length, never a
+pickle: a worker that hostile data has taken over must not be able to run code here.
 
 A request is limited by the processor time of its worker, which ends itself (`child.limit_cpu`), so that the
 result does not depend on how busy the machine is. The clock is only a backstop, and says so.
@@ -112,7 +112,7 @@ class Workers:
 
         `until` is a time on the loop's clock that also ends the wait for a free worker.
         """
-        message = json.dumps([request, *map(len, parts)] if parts else request).encode() + b"\n"
+        message = json.dumps([request, *map(len, parts)]).encode() + b"\n"
         try:
             async with asyncio.timeout_at(until):
                 return await self._ask(message, parts)
@@ -164,15 +164,25 @@ class Workers:
 
 
 async def _end(workers: list[_Worker]) -> None:
-    """Kill all first, so that they end even if this task is cancelled meanwhile."""
+    """Kill all first, then wait until they are gone, also if this task is cancelled meanwhile.
+
+    A process that nobody has waited for stays behind as a zombie once its event loop is closed.
+    """
+    cancelled: asyncio.CancelledError | None = None
     for worker in workers:
         worker.kill()
     for worker in workers:
         if worker.process.stdin:
             worker.process.stdin.close()
-        if worker.process.stdout:
-            await _discard(worker.process.stdout)
-        await worker.process.wait()
+        while worker.process.returncode is None:
+            try:
+                if worker.process.stdout:
+                    await _discard(worker.process.stdout)
+                await worker.process.wait()
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 async def _discard(stream: asyncio.StreamReader) -> None:

@@ -1,8 +1,8 @@
 """Long texts, processed by pure functions in worker processes, so that no text blocks the event loop.
 
 Threads would not help: they share the interpreter's lock with the loop. A job is the name of a function of
-this package and its arguments as JSON; the result comes back as JSON, too. Both are decoded to the types that
-the function declares, and to nothing else.
+this package or of a plug-in, and its arguments as JSON; the result comes back as JSON, too. Both are decoded
+to the types that the function declares, and to nothing else.
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 import msgspec
 
 from caps.core.errors import InputError, SlowTextError
+from caps.registry import plugin_packages
 from caps.sandbox.base import usable_cores
 from caps.workers import child
 from caps.workers.pool import NoReplyError, Workers
@@ -104,10 +105,11 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def function_named(name: str) -> Callable[..., Any]:
-    """Find a function of this package by its name."""
+    """Find a function of this package, or of a package with plug-ins, by its name."""
     module, _, function = name.partition(":")
-    if module.partition(".")[0] != "caps" or not function.isidentifier():
-        raise ValueError(f"{name} is no function of caps")
+    package = module.partition(".")[0]
+    if not function.isidentifier() or (package != "caps" and package not in plugin_packages()):
+        raise ValueError(f"{name} is no function of caps or of a plug-in")
     return getattr(import_module(module), function)  # type: ignore[no-any-return]
 
 

@@ -1,11 +1,10 @@
-// Theme, receipts on demand, and updates of a running run.
-const data = JSON.parse(document.getElementById("data").textContent);
+// Theme, receipts on demand, and what the page shows for an address.
+const data = JSON.parse(await inflate(document.getElementById("data").textContent));
 const overview = document.getElementById("overview");
 const receiptView = document.getElementById("receipt");
 const theme = document.getElementById("theme");
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
-const shards = new Map();
-const receipts = new Map((data.receipts ?? []).map((receipt, index) => [index, receipt]));
+const receipts = new Map(), parts = new Map(), unpacking = [];
 let table = null, shownRow = null;
 
 function setTheme(name) {
@@ -17,55 +16,47 @@ theme.hidden = false;
 setTheme(dark.matches ? "dark" : "light");
 theme.addEventListener("click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 
-// Receipts beside the page are compressed scripts: a page from disk can load nothing else.
 async function unpack(start, packed) {
-  JSON.parse(await inflate(packed)).forEach((receipt, index) => receipts.set(start + index, receipt));
+  (await inflate(packed)).split("\0").forEach((receipt, index) => receipts.set(start + index, receipt));
 }
-const unpacking = [];
-window.capsShard = (start, packed) => unpacking.push(unpack(start, packed));
+// Receipts beside the page are scripts that call this: a page from disk can load nothing else.
+window.capsPart = (start, packed) => unpacking.push(unpack(start, packed));
 
-function shardOf(index) {
-  if (data.shards === null) return index;
-  let shard = 0;
-  data.shards.forEach((start, number) => { if (start <= index) shard = number; });
-  return shard;
-}
-
-function load(index) {
-  if (receipts.has(index)) return Promise.resolve(receipts.get(index));
-  if (!data.folder) return Promise.resolve(null);
-  const number = shardOf(index);
-  if (!shards.has(number)) {
-    shards.set(number, new Promise((done) => {
-      const script = document.createElement("script");
-      const address = `${data.folder}/${number}.js`;
-      script.src = trusted ? trusted.createScriptURL(address) : address;
-      script.onload = script.onerror = () => { script.remove(); Promise.allSettled(unpacking).then(done); };
-      document.head.append(script);
-    }));
-  }
-  return shards.get(number).then(() => {
-    if (!receipts.has(index)) shards.delete(number);
-    return receipts.get(index) ?? null;
+function fetchPart(number) {
+  const inside = document.getElementById(`part-${number}`);
+  if (inside) return unpack(data.starts[number], inside.textContent);
+  return new Promise((done) => {
+    const script = document.createElement("script");
+    script.src = trusted.createScriptURL(`${data.folder}/${number}.js`);
+    script.onload = script.onerror = () => { script.remove(); Promise.allSettled(unpacking).then(done); };
+    document.head.append(script);
   });
+}
+
+async function load(index) {
+  const number = data.starts === null ? index : data.starts.findLastIndex((start) => start <= index);
+  if (receipts.has(index) || number < 0) return receipts.get(index) ?? null;
+  if (!parts.has(number)) parts.set(number, fetchPart(number));
+  await parts.get(number);
+  if (!receipts.has(index)) parts.delete(number);
+  return receipts.get(index) ?? null;
 }
 
 async function show(row, game) {
   if (row === shownRow) { if (game) openGame(`g${game}`); return; }
   shownRow = row;
-  const loaded = await Promise.all(row[1].map(load));
+  const loaded = await Promise.all(row.receipts.map(load));
   if (shownRow !== row) return;
   const articles = loaded.map((receipt, index) => {
-    if (receipt) return separate(buildAll(receipt.tree, receipt.texts), index);
+    if (receipt) return separate(parsed(receipt).firstElementChild, index);
     const article = document.createElement("article");
-    article.append(make("h1", `Case ${row[2]}`),
+    article.append(make("h1", `Case ${row.name}`),
       make("p", data.folder ? `The receipt is in the folder ${data.folder}, which is missing beside this page. Judge calls in short:`
         : "This page was written without receipts. Judge calls in short:"),
-      make("p", row[row.length - 1], { class: "log" }));
+      make("p", row.log, { class: "log" }));
     return article;
   });
   receiptView.replaceChildren(navigation(row), ...articles);
-  receiptView.querySelectorAll(".figure-box").forEach(pictureTools);
   receiptView.className = articles.length > 1 ? "both" : "";
   overview.hidden = true;
   receiptView.hidden = false;
@@ -73,6 +64,7 @@ async function show(row, game) {
   const head = receiptView.querySelector("h1");
   head.tabIndex = -1;
   head.focus({ preventScroll: true });
+  liven(receiptView);
   if (game) openGame(`g${game}`);
 }
 
@@ -95,11 +87,11 @@ function unescaped(text) {
 function route() {
   document.getElementById("no-case")?.remove();
   const [, name, game] = /^#case=(.*?)(?:&game=([\d-]+))?$/.exec(location.hash) ?? [];
-  const row = name === undefined ? null : data.rows.find((one) => unescaped(name) === one[2]);
+  const row = name === undefined ? null : data.rows.find((one) => unescaped(name) === one.name);
   if (row) { show(row, game); return; }
   if (name !== undefined) overview.prepend(make("p", `There is no case ${unescaped(name)} on this page.`, { id: "no-case", class: "simulated", role: "status" }));
   const left = shownRow;
-  const last = shownRow ? caseAddress(shownRow) : "", wasHidden = receiptView.hidden;
+  const wasHidden = receiptView.hidden;
   shownRow = null;
   receiptView.hidden = true;
   overview.hidden = false;
@@ -118,9 +110,10 @@ document.addEventListener("click", (event) => {
 window.addEventListener("beforeprint", () => document.querySelectorAll("details.fold").forEach((fold) => { fold.open ||= fold.closest("#overview") !== null; }));
 
 if (document.getElementById("listing")) {
-  table = new Listing(data, (row) => { location.hash = `case=${encodeURIComponent(row[2])}`; });
+  table = new Listing(data, (row) => { location.hash = caseAddress(row); });
   window.addEventListener("hashchange", route);
   route();
 }
 
 liven(overview);
+document.documentElement.dataset.ready = "";

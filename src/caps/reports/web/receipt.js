@@ -1,4 +1,4 @@
-// Receipts: previous and next, keys, links to a game, pictures as files.
+// Receipts: previous and next, keys, links to a game.
 const KEYS = [["j / k", "next / previous case or row"], ["Enter", "open a case of the table"], ["/", "search"], ["Esc", "back to all cases"], ["?", "this list"]];
 const help = make("dialog", "", { id: "keys", "aria-label": "Keys" });
 {
@@ -10,7 +10,7 @@ const help = make("dialog", "", { id: "keys", "aria-label": "Keys" });
   document.body.append(help);
 }
 
-const caseAddress = (row, game = null) => `#case=${encodeURIComponent(row[2])}${game === null ? "" : `&game=${game}`}`;
+const caseAddress = (row, game = null) => `#case=${encodeURIComponent(row.name)}${game === null ? "" : `&game=${game}`}`;
 
 // The rows as the table shows them: j and k follow its order and its filter.
 function neighbour(row, step) {
@@ -25,7 +25,7 @@ function navigation(row) {
   bar.append(back);
   for (const [step, text] of [[-1, "‹ previous"], [1, "next ›"]]) {
     const other = neighbour(row, step);
-    bar.append(other ? make("a", text, { href: caseAddress(other), class: "step", title: `Case ${other[2]}` }) : make("span", text, { class: "step off" }));
+    bar.append(other ? make("a", text, { href: caseAddress(other), class: "step", title: `Case ${other.name}` }) : make("span", text, { class: "step off" }));
   }
   const keys = make("button", "Keys", { type: "button", class: "keys" });
   keys.addEventListener("click", () => help.showModal());
@@ -63,47 +63,14 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// A picture as a file: its elements with the styles that they have on the page.
-const PAINT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "fill-opacity", "stroke-linejoin", "font-family", "font-size", "font-weight", "opacity", "text-anchor", "paint-order"];
-function standalone(svg) {
-  const copy = svg.cloneNode(true), [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
-  const [originals, copies] = [svg.querySelectorAll("*"), copy.querySelectorAll("*")];
-  originals.forEach((one, at) => {
-    const style = getComputedStyle(one);
-    for (const name of PAINT) { const value = style.getPropertyValue(name); if (value) copies[at].setAttribute(name, value); }
-    for (const name of ["href", "data-game", "class"]) copies[at].removeAttribute(name);
-  });
-  const [x, y] = svg.getAttribute("viewBox").split(" ").map(Number), edge = 16;
-  copy.setAttribute("xmlns", SVG);
-  copy.setAttribute("viewBox", [x - edge, y - edge, width + 2 * edge, height + 2 * edge].join(" "));
-  copy.setAttribute("width", width + 2 * edge);
-  copy.setAttribute("height", height + 2 * edge);
-  copy.removeAttribute("class");
-  const ground = document.createElementNS(SVG, "rect");
-  Object.entries({ x: x - edge, y: y - edge, width: width + 2 * edge, height: height + 2 * edge, fill: getComputedStyle(document.body).backgroundColor })
-    .forEach(([name, value]) => ground.setAttribute(name, value));
-  copy.prepend(ground);
-  return new XMLSerializer().serializeToString(copy);
+function save(name, type, text) {
+  const link = make("a", "", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-function pictureTools(box) {
-  const svg = box.querySelector("svg.drawing");
-  if (!svg || box.querySelector(".picture-tools")) return;
-  const tools = make("div", "", { class: "picture-tools" });
-  const button = make("button", "Save as SVG", { type: "button" });
-  button.addEventListener("click", () => {
-    const file = new Blob([standalone(svg)], { type: "image/svg+xml" });
-    const link = make("a", "", { href: URL.createObjectURL(file), download: "receipt.svg" });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  });
-  tools.append(button);
-  box.prepend(tools);
-}
-
-// A page of one case is markup already: its texts are rendered like those of built receipts.
+// Texts are rendered and compared when they are opened.
 function liven(root) {
-  root.querySelectorAll(".figure-box").forEach(pictureTools);
   root.querySelectorAll("[data-formula]").forEach(showFormula);
   root.querySelectorAll(".rich, .versus").forEach((element) => {
     const act = () => (element.classList.contains("rich") ? enrich(element) : compareSides(element));

@@ -1,3 +1,27 @@
+// Elements: those of this script, and markup that caps wrote. It escapes every text; beyond that, only these
+// elements and attributes are let onto the page, and links lead nowhere but into it.
+const TAGS = new Set(("a article b bdi br circle code dd desc details div dl dt g h1 h2 h3 h4 h5 input label li p path pre progress rect " +
+  "section span strong sub summary svg table tbody td text th thead title tr ul").split(" "));
+const ATTRIBUTES = /^(aria-hidden|aria-label|class|cx|cy|d|data-formula|data-game|data-kind|data-name|height|href|id|max|open|preserveAspectRatio|r|role|rx|scope|tabindex|text-anchor|title|type|value|viewBox|width|x|y)$/;
+
+function parsed(markup) {
+  const template = document.createElement("template");
+  template.innerHTML = trusted.createHTML(markup);
+  for (const element of template.content.querySelectorAll("*")) {
+    if (!TAGS.has(element.localName)) throw new Error(`the element ${element.localName} is not allowed`);
+    for (const { name, value } of element.attributes)
+      if (!ATTRIBUTES.test(name) || (name === "href" && !value.startsWith("#"))) throw new Error(`the attribute ${name} is not allowed`);
+  }
+  return template.content;
+}
+
+function make(tag, text, attributes = {}) {
+  const element = document.createElement(tag);
+  element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+
 // Texts of candidates and judges, rendered when they are opened: Markdown, formulas, code, diffs, tool calls.
 // Libraries are packed inside the page. No text is ever parsed as HTML: libraries return tokens or trees, and
 // only the elements and attributes named here are built from them.
@@ -12,7 +36,9 @@ const MARKDOWN_TAGS = { p: "p", ul: "ul", ol: "ol", li: "li", blockquote: "block
   thead: "thead", tbody: "tbody", tr: "tr", th: "th", td: "td", h1: "p", h2: "p", h3: "p", h4: "p", h5: "p", h6: "p", a: "span" };
 const LANGUAGES = { py: "python", python3: "python", js: "javascript", ts: "typescript", "c++": "cpp", sh: "bash", shell: "bash", rs: "rust",
   rb: "ruby", cs: "csharp", kt: "kotlin", html: "markup", xml: "markup" };
-const trusted = window.trustedTypes?.createPolicy("caps", { createScriptURL: (address) => address, createScript: (code) => code });
+const unchanged = (text) => text;
+const trusted = (window.trustedTypes ?? { createPolicy: (_, rules) => rules })
+  .createPolicy("caps", { createHTML: unchanged, createScriptURL: unchanged, createScript: unchanged });
 let libraries = null, markdown = null;
 
 async function inflate(packed) {
@@ -24,11 +50,20 @@ async function inflate(packed) {
 function loadLibraries() {
   libraries ??= inflate(document.getElementById("libraries").textContent).then((code) => {
     const script = document.createElement("script");
-    script.text = trusted ? trusted.createScript(code) : code;
+    script.text = trusted.createScript(code);
     document.head.append(script);
     script.remove();
     markdown = window.markdownit({ html: false, linkify: false, breaks: true });
     markdown.inline.ruler.before("escape", "formula", formulaRule);
+    // What is not clearly Markdown stays as it was written: rules that would eat signs of a formula or a program.
+    markdown.disable(["escape", "entity", "autolink", "reference", "lheading"]);
+    markdown.validateLink = (address) => /^(https?:|mailto:)/i.test(address);
+    const { prototype } = markdown.inline.State, scanned = prototype.scanDelims;
+    prototype.scanDelims = function scanDelims(start, canSplitWord) {
+      const run = scanned.call(this, start, canSplitWord);
+      const opens = /^$|[\s(["'“‘]/.test(this.src.slice(start - 1, start)), closes = /^$|[\s.,;:!?)\]"'”’]/.test(this.src[start + run.length] ?? "");
+      return { ...run, can_open: run.can_open && opens, can_close: run.can_close && closes };
+    };
   });
   return libraries;
 }
@@ -127,6 +162,7 @@ function markdownNodes(tokens) {
     else if (token.nesting === 1) {
       const element = document.createElement(MARKDOWN_TAGS[token.tag] ?? "div");
       if (/^h\d$/.test(token.tag)) element.className = "heading";
+      if (token.tag === "ol") element.start = token.attrGet("start") ?? 1;
       if (token.tag === "a") { element.className = "link"; element.title = token.attrGet("href") ?? ""; }
       top().append(element);
       stack.push(element);

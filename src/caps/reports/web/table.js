@@ -1,25 +1,30 @@
 // The table of cases: sorted, filtered and searched in memory, drawn a page at a time. What is shown is kept
-// in the address (#filter=wrong&sort=-probability&find=triangle&page=2), so that it can be linked to.
+// in the address (#filter=missed&group=domain:math&sort=-probability&find=triangle&page=2), so that it can be
+// linked to. Rows are written by caps report; this script only chooses and orders them.
 const PER_PAGE = 100;
-const LONG_SHOWN = 140;
-const SIGNS = { 1: ["✓ right", "good"], 0: ["✗ wrong", "bad"] };
 
 class Listing {
   constructor(data, open) {
-    Object.assign(this, { data, open, filter: 0, query: "", sortColumn: -1, descending: false, page: 0, current: -1 });
+    Object.assign(this, { data, open, filter: 0, group: "", query: "", sortColumn: -1, descending: false, page: 0, current: -1 });
     this.root = document.getElementById("listing");
     this.body = this.root.querySelector("tbody");
     this.chips = this.root.querySelector(".chips");
     this.count = this.root.querySelector(".count");
-    this.search = this.root.querySelector("input");
+    this.search = this.root.querySelector("input[type=search]");
     this.sorting = this.root.querySelector("select.sorting");
-    this.found = data.columns.flatMap(([, kind], at) => (/^(text|long)/.test(kind) ? [at + 2] : []));
+    this.boxes = [...this.root.querySelectorAll(".columns input")];
+    this.found = data.columns.flatMap(({ kind }, at) => (/^(text|words|long)/.test(kind) ? [at] : []));
     this.search.addEventListener("input", () => { this.query = this.search.value; this.page = 0; this.changed(); });
     this.sorting.addEventListener("change", () => this.sort(this.sorting.value === "" ? -1 : Number(this.sorting.value)));
     this.root.querySelectorAll("th button").forEach((button, column) =>
       button.addEventListener("click", () => this.sort(column)));
     this.root.querySelector(".before").addEventListener("click", () => this.changePage(-1));
     this.root.querySelector(".after").addEventListener("click", () => this.changePage(1));
+    this.root.querySelector(".csv").addEventListener("click", () => save("cases.csv", "text/csv", this.csv()));
+    this.boxes.forEach((box) => {
+      box.checked = this.root.querySelectorAll("thead th")[box.value].checkVisibility();
+      box.addEventListener("change", () => { this.chosen = true; this.showColumns(); });
+    });
     this.root.querySelector(".tools").hidden = false;
     this.body.addEventListener("click", (event) => {
       const row = event.target.closest("tr");
@@ -34,7 +39,8 @@ class Listing {
     const parts = new URLSearchParams();
     const name = this.data.filters[Math.log2(this.filter)];
     if (name) parts.set("filter", name);
-    if (this.sortColumn >= 0) parts.set("sort", (this.descending ? "-" : "") + this.data.columns[this.sortColumn][0]);
+    if (this.group) parts.set("group", this.group);
+    if (this.sortColumn >= 0) parts.set("sort", (this.descending ? "-" : "") + this.data.columns[this.sortColumn].name);
     if (this.query) parts.set("find", this.query);
     if (this.page) parts.set("page", this.page + 1);
     return `#${parts}`;
@@ -43,13 +49,14 @@ class Listing {
   // Show what the address asks for; returns whether it asks for anything.
   read() {
     const parts = new URLSearchParams(location.hash.slice(1));
-    if (!["filter", "sort", "find", "page"].some((name) => parts.has(name))) return false;
+    if (!["filter", "group", "sort", "find", "page"].some((name) => parts.has(name))) return false;
     const bit = this.data.filters.indexOf(parts.get("filter"));
     const sort = parts.get("sort") ?? "";
     this.filter = bit < 0 ? 0 : 1 << bit;
+    this.group = parts.get("group") ?? "";
     this.query = this.search.value = parts.get("find") ?? "";
     this.descending = sort.startsWith("-");
-    this.sortColumn = this.data.columns.findIndex(([name]) => name === sort.replace(/^-/, ""));
+    this.sortColumn = this.data.columns.findIndex(({ name }) => name === sort.replace(/^-/, ""));
     this.page = Math.max(0, Number(parts.get("page") ?? 1) - 1 || 0);
     this.refresh();
     return true;
@@ -60,22 +67,30 @@ class Listing {
     history.replaceState(null, "", this.address());
   }
 
+  chip(text, pressed, act) {
+    const chip = make("button", text, { type: "button", "aria-pressed": String(pressed) });
+    chip.addEventListener("click", () => { act(); this.page = 0; this.changed(); this.chips.querySelector("[aria-pressed=true]").focus(); });
+    return chip;
+  }
+
   refresh() {
-    const { rows, filters } = this.data;
-    this.chips.replaceChildren(...["all", ...filters].flatMap((name, bit) => {
+    const { rows, filters, fields } = this.data;
+    const chips = ["all", ...filters].flatMap((name, bit) => {
       const flag = bit ? 1 << (bit - 1) : 0;
-      const count = flag ? rows.reduce((sum, row) => sum + ((row[0] & flag) ? 1 : 0), 0) : rows.length;
+      const count = flag ? rows.reduce((sum, row) => sum + ((row.flags & flag) ? 1 : 0), 0) : rows.length;
       if (flag && !count && this.filter !== flag) return [];
-      const chip = make("button", `${name} ${count.toLocaleString("en")}`, { type: "button", "aria-pressed": String(this.filter === flag) });
-      chip.addEventListener("click", () => { this.filter = flag; this.page = 0; this.changed(); this.chips.querySelector("[aria-pressed=true]").focus(); });
-      return [chip];
-    }));
+      return [this.chip(`${name} ${count.toLocaleString("en")}`, this.filter === flag, () => { this.filter = flag; })];
+    });
+    if (this.group) chips.push(this.chip(`${this.group.replace(":", ": ")} ×`, true, () => { this.group = ""; }));
+    this.chips.replaceChildren(...chips);
     const words = plainText(this.query);
-    this.visible = rows.map((_, index) => index).filter((index) => (!this.filter || (rows[index][0] & this.filter))
-      && (!words || this.textOf(index).includes(words)));
+    const at = fields.findIndex((name) => this.group.startsWith(`${name}:`));
+    const value = at < 0 ? null : this.group.slice(fields[at].length + 1);
+    this.visible = rows.map((_, index) => index).filter((index) => (!this.filter || (rows[index].flags & this.filter))
+      && (value === null || rows[index].groups[at] === value) && (!words || this.textOf(index).includes(words)));
     if (this.sortColumn >= 0) this.sortRows();
-    this.root.querySelectorAll("thead th").forEach((head, at) =>
-      head.setAttribute("aria-sort", at === this.sortColumn ? (this.descending ? "descending" : "ascending") : "none"));
+    this.root.querySelectorAll("thead th").forEach((head, column) =>
+      head.setAttribute("aria-sort", column === this.sortColumn ? (this.descending ? "descending" : "ascending") : "none"));
     this.sorting.value = this.sortColumn < 0 ? "" : String(this.sortColumn);
     this.page = Math.min(this.page, Math.max(0, Math.ceil(this.visible.length / PER_PAGE) - 1));
     this.current = -1;
@@ -86,21 +101,21 @@ class Listing {
   textOf(index) {
     const row = this.data.rows[index];
     this.texts ??= [];
-    return this.texts[index] ??= plainText(`${this.found.map((at) => row[at] ?? "").join("\n")}\n${row[row.length - 2]}`);
+    return this.texts[index] ??= plainText(`${this.found.map((at) => row.values[at] ?? "").join("\n")}\n${row.words}`);
   }
 
   sortRows() {
-    const { rows } = this.data, cell = this.sortColumn + 2, sign = this.descending ? -1 : 1;
+    const { rows } = this.data, sign = this.descending ? -1 : 1;
     const text = new Intl.Collator("en", { numeric: true });
     this.visible.sort((a, b) => {
-      const [one, other] = [rows[a][cell], rows[b][cell]];
+      const [one, other] = [a, b].map((index) => rows[index].values[this.sortColumn]);
       if (one === null || other === null) return (one === null) - (other === null) || a - b;
       return sign * (typeof one === "number" ? one - other : text.compare(one, other)) || a - b;
     });
   }
 
   sort(column) {
-    const kind = column < 0 ? "" : this.data.columns[column][1];
+    const kind = column < 0 ? "" : this.data.columns[column].kind;
     // The least likely first, otherwise the largest first; names from A to Z.
     this.descending = this.sortColumn === column ? !this.descending : /^(number|money|mark)/.test(kind);
     this.sortColumn = column;
@@ -116,33 +131,37 @@ class Listing {
   }
 
   draw() {
-    const { rows, columns } = this.data, start = this.page * PER_PAGE;
-    const shown = this.visible.slice(start, start + PER_PAGE);
-    this.body.replaceChildren(...shown.map((index) => {
-      const line = document.createElement("tr");
-      line.dataset.row = index;
-      columns.forEach(([name, kind], at) => line.append(this.cell(kind, rows[index][at + 2], at, name)));
-      return line;
-    }));
+    const start = this.page * PER_PAGE, shown = this.visible.slice(start, start + PER_PAGE);
+    const lines = parsed(`<table><tbody>${shown.map((index) => this.data.rows[index].html).join("")}</tbody></table>`);
+    this.body.replaceChildren(...lines.querySelectorAll("tr"));
+    [...this.body.children].forEach((line, at) => { line.dataset.row = shown[at]; });
     const end = start + shown.length, all = this.visible.length.toLocaleString("en");
     this.count.textContent = !this.visible.length ? "none found" : shown.length === this.visible.length ? `${all} shown` : `${start + 1}–${end} of ${all}`;
     this.root.querySelector(".before").disabled = !start;
     this.root.querySelector(".after").disabled = end >= this.visible.length;
     this.root.querySelectorAll(".before, .after").forEach((button) => { button.hidden = this.visible.length <= PER_PAGE; });
+    this.showColumns();
   }
 
-  cell(kind, value, at, name) {
-    if (at === 0) {
-      const head = make("th", "", { scope: "row" });
-      const link = make("a", value, { href: `#case=${encodeURIComponent(value)}` });
-      head.append(link);
-      return head;
+  // Until columns are chosen, the style of the page shows as many as fit.
+  showColumns() {
+    if (!this.chosen) return;
+    for (const box of this.boxes) {
+      for (const line of this.root.querySelectorAll("tr")) {
+        line.children[box.value].hidden = !box.checked;
+        line.children[box.value].classList.remove("wide");
+      }
     }
-    if (kind === "mark") { const [text, tone] = SIGNS[value] ?? ["–", "mark"]; return make("td", text, { class: tone, "data-name": name }); }
-    if (!/^(long|text)/.test(kind)) return make("td", cellText(kind, value), { class: kind, "data-name": name });
-    const cell = make("td", "", { class: kind, "data-name": name });
-    cell.append(make("span", cellText(kind, value), { class: "clamp" }));
-    return cell;
+  }
+
+  // The rows that are shown, on all pages; a text that a spreadsheet would take for a formula is quoted.
+  csv() {
+    const field = (value) => {
+      const text = value === null ? "" : typeof value === "number" ? String(value) : value.replace(/^(?=[=+\-@\t\r])/, "'");
+      return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
+    const lines = [this.data.columns.map(({ name }) => name), ...this.visible.map((index) => this.data.rows[index].values)];
+    return lines.map((line) => line.map(field).join(",")).join("\r\n") + "\r\n";
   }
 
   // j and k move through the rows, Enter opens one, / searches.
@@ -166,11 +185,3 @@ class Listing {
 }
 
 function plainText(text) { return text.toLowerCase().split(/\s+/).filter(Boolean).join(" "); }
-
-function cellText(kind, value) {
-  if (value === null || value === undefined) return "–";
-  if (kind.startsWith("share")) return `${(100 * value).toFixed(1)} %`;
-  if (kind.startsWith("money")) return value >= 1 ? `$${value.toFixed(2)}` : value >= 0.001 ? `$${value.toFixed(4)}` : `$${Number(value.toPrecision(2))}`;
-  if (kind.startsWith("long")) { const line = value.slice(0, 2 * LONG_SHOWN).split(/\s+/).join(" "); return line.length > LONG_SHOWN ? `${line.slice(0, LONG_SHOWN - 1)}…` : line; }
-  return typeof value === "number" ? value.toLocaleString("en") : value;
-}

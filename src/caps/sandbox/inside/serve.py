@@ -43,8 +43,8 @@ class Served:
             if target not in self._names:
                 raise NameError(f"name {target!r} is not defined")
             return self._names[target]
-        found = self._kept[target]
-        return found if attribute is None else getattr(found, attribute)
+        kept = self._kept[target]
+        return kept if attribute is None else getattr(kept, attribute)
 
     def answer(self, message: bytes) -> bytes:
         """Handle one request; what the program raises is the reply, too."""
@@ -55,17 +55,17 @@ class Served:
             return _raised(error, _milliseconds_since(before))
         return reply_value(result, after, milliseconds=_milliseconds_since(before))
 
-    def _answer(self, asked: bytes, given: bytes = b"", named: bytes = b"") -> tuple[bytes, bytes]:
+    def _answer(self, asked: bytes, arguments: bytes = b"", named: bytes = b"") -> tuple[bytes, bytes]:
         """The result, and the arguments if they changed and are wanted back."""
         request = decode_given(asked)
         if request[0] == "get":
             return encode(self.find(*request[1:]), self.keep), b""
         _, target, back, *seconds = request
         limit_cpu(seconds[0] if seconds else self._seconds)
-        values, by_name = decode_given(given, self.find), decode_given(named, self.find)
+        values, by_name = decode_given(arguments, self.find), decode_given(named, self.find)
         result = encode(self.find(target)(*values, **by_name), self.keep)
-        after = encode(values, self.keep) if back else given
-        return result, after if after != given else b""
+        after = encode(values, self.keep) if back else arguments
+        return result, after if after != arguments else b""
 
 
 def main() -> None:

@@ -79,7 +79,7 @@ function bars(facts) {
 
 function receipt(facts, usage) {
   const box = make("div");
-  const sure = facts.probability === null ? "" : `, ${percent(facts.probability)} sure`;
+  const sure = facts.sureness ? `, ${facts.sureness}` : "";
   box.append(make("p", `${facts.samples} answers in ${facts.clusters} groups, chosen by ${facts.strategy}${sure}.`, { class: "lead" }));
   if (facts.candidates) box.append(make("h3", "The answers"), bars(facts));
   if (facts.explanation?.length) {
@@ -119,7 +119,7 @@ async function ask(event) {
       if (one.caps?.progress) {
         steps.push(one.caps.progress);
         const { samples, probability, what } = one.caps.progress;
-        now.textContent = `${samples} answers so far${probability === null ? "" : `, ${percent(probability)} sure`}: ${what}`;
+        now.textContent = `${samples} answers so far${probability === null ? "" : `, probability ${percent(probability)}`}: ${what}`;
         picture.replaceChildren(drawSteps(steps));
       } else if (one.caps) facts = one.caps;
       if (one.usage) usage = one.usage;
@@ -141,7 +141,7 @@ async function showRecent() {
   $("recent").hidden = !found?.requests;
   if (!found?.requests) return;
   const rows = found.requests.map((one) => {
-    const sure = one.probability === null ? "" : ` · ${percent(one.probability)} sure`;
+    const sure = one.sureness ? ` · ${one.sureness}` : "";
     return make("details", "", {}, make("summary", `${one.time} · ${one.model}${sure} · ${one.samples} answers · ${one.seconds} s · ${one.question.slice(0, 80)}`),
       make("pre", one.question, { tabindex: 0 }), make("pre", one.answer, { tabindex: 0 }));
   });

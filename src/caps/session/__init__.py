@@ -1,0 +1,1 @@
+"""From a config to results: resolve it, open a session, run cases, solve questions."""
