@@ -442,15 +442,15 @@ def limits_at(url, calls):
 @pytest.mark.parametrize("seed", range(3))
 def test_an_upstream_that_fails_now_and_then_is_not_taken_for_an_overloaded_one(seed, caplog):
     chance = Random(seed)
-    faulty = [Status(503), Status(500), Status(502), Status(429, headers={"Retry-After": "0"}), Reset()]
+    faulty = [Status(500), Status(502), Reset()]
     with ScriptedEndpoint(
         lambda *_: chance.choice(faulty) if chance.random() < 0.1 else Reply("fine")
     ) as stub:
         with caplog.at_level("INFO", logger="caps.models.limits"):
             limits_at(stub.url, 3000)
-        assert stub.requests > 3200, "about 130 calls met an overload"
+        assert stub.requests > 3200, "about 300 calls failed"
     assert caplog.messages
-    assert sum("overloaded" in message for message in caplog.messages) <= 3
+    assert not any("overloaded" in message for message in caplog.messages)
 
 
 @pytest.mark.parametrize("wait", ["0", "0.01"])
