@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from caps.core.types import Candidate, Case, Problem
-from caps.graders.math import MathGrader
+from caps.grading.math import MathGrader
 
 PAIRS = 2000
 SHOWN = 70

@@ -12,7 +12,7 @@ from caps.datasets.imports import open_cases
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import Findings
 from caps.findings.programs import BehaviourFinder
-from caps.graders.math import MathGrader
+from caps.grading.math import MathGrader
 from caps.journal.store import Journal
 from caps.session.parts import make_prepare
 from caps.studies.simulation import LabelledPool, PoolModel, generated_pools

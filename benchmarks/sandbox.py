@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from caps.core.types import Candidate, Case, Problem
-from caps.graders.code import CodeGrader
+from caps.grading.code import CodeGrader
 from caps.sandbox.base import PYTHON, find_sandbox
 
 TESTS = 10

@@ -32,7 +32,7 @@ from caps.core.types import Case
 from caps.datasets.case_files import parse_row
 from caps.findings.base import Findings
 from caps.findings.programs import BehaviourFinder
-from caps.graders.code import CodeGrader
+from caps.grading.code import CodeGrader
 from caps.journal.store import Journal
 from caps.sandbox.base import find_sandbox
 from caps.session.parts import make_prepare

@@ -314,10 +314,10 @@ _FINDERS = {
 FINDERS = Registry("finder", "caps.finders", _FINDERS, {}, {"find": ("case", "until"), "close": ()})
 
 _GRADERS = {
-    "code": Entry("caps.graders.code:make_grader", "all hidden tests pass in the sandbox", f"{PAPER}, §4.1"),
-    "math": Entry("caps.graders.math:make_grader", "final answers, compared by value", "math-verify"),
+    "code": Entry("caps.grading.code:make_grader", "all hidden tests pass in the sandbox", f"{PAPER}, §4.1"),
+    "math": Entry("caps.grading.math:make_grader", "final answers, compared by value", "math-verify"),
     "replies": Entry(
-        "caps.graders.replies:make_grader", "JSON and stated answers, compared by value", "caps"
+        "caps.grading.replies:make_grader", "JSON and stated answers, compared by value", "caps"
     ),
 }
 GRADERS = Registry("grader", "caps.graders", _GRADERS, {}, {"grade": ("case", "candidate"), "close": ()})

@@ -21,7 +21,7 @@ from caps.costs.ledger import Ledger
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
-from caps.graders.answers import same_answer
+from caps.grading.answers import same_answer
 from caps.reports.bracket import draw
 from caps.runs.folder import read_rulings, read_run
 from caps.runs.result_lines import Line, selection_line

@@ -11,7 +11,7 @@ from caps.core.types import BY_CLOCK, Candidate, Case, Problem
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import Findings
 from caps.findings.programs import BehaviourFinder
-from caps.graders.math import MathGrader
+from caps.grading.math import MathGrader
 from caps.runs.result_lines import FindingsSummary, findings_line
 from caps.sandbox.base import Limits
 from caps.session.parts import make_prepare

@@ -19,7 +19,7 @@ from caps.evidence.programs import LONGEST_PARSED
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import TIME_ENDED, Findings, recall
 from caps.findings.programs import BehaviourFinder
-from caps.graders.math import MathGrader
+from caps.grading.math import MathGrader
 from caps.journal.store import Journal
 from caps.judging.preparation import LONG_CODE
 from caps.judging.scripted import ScriptedJudge

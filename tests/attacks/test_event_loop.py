@@ -19,7 +19,7 @@ from caps.engines.local import LocalEngine
 from caps.evidence.programs import LONGEST_PARSED, shape
 from caps.evidence.signatures import code_ast
 from caps.findings.answers import AnswerFinder
-from caps.graders.math import MathGrader
+from caps.grading.math import MathGrader
 from caps.judging.llm import LONGEST_READ, JudgingModel, LlmJudge
 from caps.judging.preparation import LONG_CODE
 from caps.judging.scripted import ScriptedJudge

@@ -10,17 +10,17 @@ from support.waiting import PATIENCE
 
 pytestmark = [needs_bubblewrap, needs_root]
 SUITE = (
-    "tests/graders/test_sandbox.py",
+    "tests/grading/test_sandbox.py",
     "tests/attacks/test_sandbox_escapes.py",
     "tests/attacks/test_sandbox_results.py",
 )
 PART = (
-    "tests/graders/test_sandbox.py::test_an_honest_program_gets_its_input_and_gives_its_output",
-    "tests/graders/test_sandbox.py::test_what_is_the_hosts_cannot_be_read",
-    "tests/graders/test_sandbox.py::test_a_fork_bomb_stays_within_its_processes",
-    "tests/graders/test_sandbox.py::test_time_ends_everything",
-    "tests/graders/test_sandbox.py::test_what_a_program_leaves_behind_ends_with_it",
-    "tests/graders/test_sandbox.py::test_cancelling_ends_the_program_however_early",
+    "tests/grading/test_sandbox.py::test_an_honest_program_gets_its_input_and_gives_its_output",
+    "tests/grading/test_sandbox.py::test_what_is_the_hosts_cannot_be_read",
+    "tests/grading/test_sandbox.py::test_a_fork_bomb_stays_within_its_processes",
+    "tests/grading/test_sandbox.py::test_time_ends_everything",
+    "tests/grading/test_sandbox.py::test_what_a_program_leaves_behind_ends_with_it",
+    "tests/grading/test_sandbox.py::test_cancelling_ends_the_program_however_early",
     "tests/attacks/test_sandbox_escapes.py::test_a_program_that_takes_over_its_init_does_not_outlive_its_limit",
     "tests/attacks/test_sandbox_escapes.py::test_a_program_does_not_outlive_the_process_that_runs_it",
     "tests/attacks/test_sandbox_escapes.py::test_sockets_hold_little_memory_of_the_kernel[pairs in flight]",

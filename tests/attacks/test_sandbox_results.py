@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from caps.core.types import Candidate, Case, Problem
 from caps.findings.programs import BehaviourFinder
-from caps.graders.results import Items, ResultReader, read, read_value, render
+from caps.grading.results import Items, ResultReader, read, read_value, render
 from caps.sandbox.base import Limits
 from caps.sandbox.inside.plain import (
     DEPTH,

@@ -12,9 +12,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from caps.child_python import isolated
 from caps.cli.main import COMMANDS
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins
+from caps.workers.child_python import isolated
 from support.sandboxing import why_not
 from support.shell import CAPS, clean, installed
 from support.waiting import PATIENCE
@@ -209,4 +209,6 @@ def test_interpreters_are_started_in_one_place_only():
         for path in package.rglob("*.py")
         if ways.search(path.read_text())
     }
-    assert places == {"child_python.py", "testing/endpoint.py"}, "the latter runs code of its caller alone"
+    assert places == {"workers/child_python.py", "testing/endpoint.py"}, (
+        "the latter runs code of its caller alone"
+    )

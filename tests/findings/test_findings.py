@@ -8,8 +8,8 @@ from caps.core.types import Candidate, Case, Found, Problem, Run, Survived, diff
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import Findings, recall
 from caps.findings.programs import FURTHER, HUNG, BehaviourFinder
-from caps.graders import math as math_grading
-from caps.graders.math import MathGrader
+from caps.grading import math as math_grading
+from caps.grading.math import MathGrader
 from caps.journal.store import Journal
 from caps.sandbox.base import Limits
 from support.sandboxing import needs_bubblewrap

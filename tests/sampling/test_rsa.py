@@ -5,7 +5,7 @@ import pytest
 
 from caps.core.errors import RefusedError, SettingError
 from caps.core.types import Candidate
-from caps.graders.base import Grade
+from caps.grading.base import Grade
 from caps.prompts.letters import JOINER
 from caps.sampling.base import SamplingTools
 from caps.sampling.methods import Aggregate, Rsa

@@ -6,7 +6,7 @@ import pytest
 
 from caps.core.errors import UserError
 from caps.core.types import Candidate, Case, Problem
-from caps.graders.code import CodeGrader
+from caps.grading.code import CodeGrader
 from caps.sandbox.base import PYTHON, Limits, find_sandbox
 from caps.sandbox.bubblewrap import Bubblewrap
 from caps.sandbox.runner import Runner

@@ -9,6 +9,7 @@ import typer
 from platformdirs import user_cache_path, user_data_path
 
 from caps.cli import options
+from caps.cli.doctor_checks import Check, examine
 from caps.cli.options import JsonFlag
 from caps.cli.output import print_json, stdout
 from caps.cli.progress import fetch_bar
@@ -16,7 +17,6 @@ from caps.config import RunConfig
 from caps.config.judges import JudgeTable
 from caps.config.sources import read_environment
 from caps.core.secrets import split_addresses
-from caps.doctor import Check, examine
 from caps.journal.store import default_path
 from caps.models.discovery import ServerAddress
 from caps.models.rewards import Form

@@ -26,7 +26,7 @@ from caps.datasets.imports import count_cases, open_cases
 from caps.evidence.domains import known_domains, with_stated_domain
 from caps.files import Output as OutputFile
 from caps.files import join_paths
-from caps.graders.base import Grade, Opening
+from caps.grading.base import Grade, Opening
 from caps.journal.store import default_path
 from caps.registry import GRADERS
 from caps.session.parts import make_grader, make_graders, open_journal

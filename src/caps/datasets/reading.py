@@ -19,10 +19,10 @@ from typing import IO, Any
 
 import msgspec
 
-from caps.child_python import isolated
 from caps.core.errors import InputError
 from caps.datasets.arrow import arrow_errors
 from caps.files import BOM, decode_json, is_stream, open_input
+from caps.workers.child_python import isolated
 
 _MIB = 1 << 20
 _GZIP = b"\x1f\x8b"

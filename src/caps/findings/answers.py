@@ -7,9 +7,9 @@ from caps.core.domains import Resources
 from caps.core.types import Candidate, Case, Found
 from caps.evidence.anatomy import final_answer
 from caps.evidence.signatures import short_or_digest
-from caps.graders.answer_forms import candidate_answer
-from caps.graders.answers import canonical
-from caps.graders.math import MathGrader, compare_exactly
+from caps.grading.answer_forms import candidate_answer
+from caps.grading.answers import canonical
+from caps.grading.math import MathGrader, compare_exactly
 from caps.workers.texts import TextWorkers
 
 SIGNS = frozenset("\\$√π∞")  # of mathematics, beside digits

@@ -14,7 +14,7 @@ from caps.core.types import BY_CLOCK, Case, Found, Run, Survived
 from caps.costs.budget import Budget
 from caps.evidence.domains import domain_named
 from caps.findings.written_tests import KIND, TestWriter, applies, fact_key, with_agreement
-from caps.graders.test_suites import public_tests
+from caps.grading.test_suites import public_tests
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
 

@@ -33,10 +33,10 @@ from caps.findings.separation import (
     splitting,
 )
 from caps.findings.trials import FurtherInputs, Trial, trial_of
-from caps.graders.base import Grade
-from caps.graders.code import entry_of, language_of, program_text, prompt_text, run_test_program
-from caps.graders.results import ResultReader
-from caps.graders.test_suites import Examples, TestProgram, arguments, expected_text, expected_values
+from caps.grading.base import Grade
+from caps.grading.code import entry_of, language_of, program_text, prompt_text, run_test_program
+from caps.grading.results import ResultReader
+from caps.grading.test_suites import Examples, TestProgram, arguments, expected_text, expected_values
 from caps.judging.base import together
 from caps.sandbox.base import REASONS, Limits, Sandbox, find_sandbox
 from caps.sandbox.languages import PYTHON, TOOLCHAINS, missing_tool

@@ -16,7 +16,7 @@ from caps.evidence.call_inputs import CallInputs
 from caps.evidence.examples import labelled_examples, shown_arguments, shown_calls
 from caps.evidence.input_hints import Hints
 from caps.evidence.text_inputs import TextInputs
-from caps.graders.test_suites import (
+from caps.grading.test_suites import (
     Example,
     TestProgram,
     arguments,

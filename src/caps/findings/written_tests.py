@@ -19,8 +19,8 @@ from typing import Any
 from caps.core.types import Candidate, Case, Found, Usage
 from caps.costs.budget import Budget, UnlimitedBudget
 from caps.evidence.domains import INTERFACE, domain_named
-from caps.graders.base import Opening
-from caps.graders.test_suites import function_of
+from caps.grading.base import Opening
+from caps.grading.test_suites import function_of
 from caps.journal.records import ReplyStore
 from caps.judging.payment import USUAL_OUTPUT, ReplyHistory, lost_usage, pay
 from caps.models.base import Completion, Model, Request

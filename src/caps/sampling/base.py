@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from caps.core.types import Candidate, Case, Usage
-from caps.graders.base import Grade
+from caps.grading.base import Grade
 from caps.judging.base import NOTHING
 
 Grading: TypeAlias = Callable[[Case, Candidate], Awaitable[Grade]]

@@ -1,7 +1,7 @@
 """Sessions with a program in the sandbox: `outcome = await session.run(value, seconds)`.
 
 What a program writes or returns is hostile: here it is only split into parts and passed on as bytes;
-`caps.graders.results` parses it elsewhere.
+`caps.grading.results` parses it elsewhere.
 """
 
 import marshal

@@ -11,7 +11,7 @@ from caps.engines.base import PerCase
 from caps.evidence.domains import domain_named, with_stated_domain
 from caps.evidence.entrants import missing_numbers
 from caps.files import read_text
-from caps.graders.test_suites import has_undeclared_tests
+from caps.grading.test_suites import has_undeclared_tests
 from caps.models.base import Notify, ignore
 from caps.prompts.criteria import MOST_BYTES, parse_criteria
 from caps.prompts.render import takes_criteria

@@ -19,7 +19,7 @@ from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import is_stream, read_text
 from caps.findings.base import Findings
 from caps.findings.written_tests import TestWriter
-from caps.graders.base import Opening
+from caps.grading.base import Opening
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import Judge

@@ -13,7 +13,7 @@ from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.evidence.domains import domain_named
-from caps.graders.test_suites import public_tests
+from caps.grading.test_suites import public_tests
 from caps.judging.profiles import profile_fields
 from caps.judging.simulated import JudgeModel
 from caps.registry import STRATEGIES

@@ -12,7 +12,6 @@ from threading import Thread
 
 from msgspec.structs import replace
 
-from caps.child_python import process_pool
 from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.text import CHARACTERS_PER_TOKEN
@@ -28,6 +27,7 @@ from caps.studies.simulation import LabelledPool
 from caps.studies.study import Recipe
 from caps.studies.suites import Shard, case_digest, difficulty, grades, labels, pool_of, shuffled, suite_cases
 from caps.studies.tables import Book
+from caps.workers.child_python import process_pool
 
 # Studies with a real judge: all methods and seeds of a suite share one connection and one journal
 

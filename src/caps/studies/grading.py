@@ -10,7 +10,7 @@ from hashlib import sha256
 from caps.core.errors import InputError, UserError
 from caps.core.types import Candidate, Case
 from caps.evidence.domains import domain_named
-from caps.graders.base import Grade, Grader, Opening
+from caps.grading.base import Grade, Grader, Opening
 from caps.journal.store import Journal
 
 KIND = "grade"

@@ -18,7 +18,6 @@ from statistics import fmean
 from typing import Any
 from zlib import crc32
 
-from caps.child_python import process_pool
 from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.judge_profile import JudgeProfile
@@ -34,6 +33,7 @@ from caps.session.parts import make_prepare
 from caps.statistics.estimates import Range
 from caps.strategies.belief import Evidence, accuracy
 from caps.strategies.dedup import clusters
+from caps.workers.child_python import process_pool
 
 BASELINE = "v1-infer"
 CHUNK = 8

@@ -7,7 +7,6 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from caps.child_python import process_pool
 from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.play import Strategy
@@ -20,6 +19,7 @@ from caps.evidence.profiles import profile_for
 from caps.judging.recorded import Found, RecordedJudge, counts_of
 from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.statistics.estimates import wilson
+from caps.workers.child_python import process_pool
 
 INSTRUCTION_TOKENS = 250
 

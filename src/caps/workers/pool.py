@@ -16,7 +16,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
-from caps.child_python import isolated
+from caps.workers.child_python import isolated
 
 STARTING_SECONDS = 60.0
 TASKS_EACH = 2000

@@ -10,7 +10,7 @@ The decoder treats the bytes as hostile: it stays within `BYTES`, `DEPTH`, `ITEM
 built-in types only, calls none of the sender's methods, and raises only `UnreadableError`. Sets and dicts
 with obvious hash collisions are refused, but cleverly chosen numbers can still take long, so `decode` belongs
 in a process that can be killed. Outside the sandbox, sets and dicts are decoded as lists
-(`caps.graders.results`).
+(`caps.grading.results`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from caps.graders.rationals import rational
+from caps.grading.rationals import rational
 
 UNIT_CHARS = 80
 MAX_WORDS = 6

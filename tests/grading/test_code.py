@@ -8,8 +8,8 @@ import pytest
 from caps.core.domains import Resources
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
-from caps.graders.code import CodeGrader, program_text
-from caps.graders.results import ResultReader
+from caps.grading.code import CodeGrader, program_text
+from caps.grading.results import ResultReader
 from caps.registry import GRADERS, resolve
 from caps.sandbox.base import Limits, find_sandbox
 from caps.sandbox.programs import Program, ProgramSession

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from caps.child_python import isolated
 from caps.config.judges import JudgeTable
 from caps.core.errors import CapsError
 from caps.core.secrets import shown_address
@@ -24,6 +23,7 @@ from caps.models.weights import cached_path, is_intact
 from caps.registry import INSTALL_AGENTS
 from caps.sandbox.bubblewrap import has_filter
 from caps.sandbox.languages import TOOLCHAINS, Toolchain
+from caps.workers.child_python import isolated
 
 AGENTS_PURPOSE = "patches and runs of agents (--domain patch, trajectory)"
 MIN_PYTHON = (3, 11)

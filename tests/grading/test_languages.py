@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from caps.cli.doctor_checks import check_toolchain
 from caps.core.errors import InputError, UserError
 from caps.core.types import Candidate, Case, Problem
-from caps.doctor import check_toolchain
 from caps.findings.programs import BehaviourFinder
-from caps.graders.code import CodeGrader, language_of
+from caps.grading.code import CodeGrader, language_of
 from caps.sandbox import languages
 from caps.sandbox.base import Limits, find_sandbox
 from caps.sandbox.languages import TOOLCHAINS, language_named

@@ -24,8 +24,8 @@ from hashlib import sha256
 from math import log10
 from typing import Any
 
-from caps.graders.answer_forms import parse_number
-from caps.graders.answers import ALGEBRA, MIN_DIGITS, Decision, decide
+from caps.grading.answer_forms import parse_number
+from caps.grading.answers import ALGEBRA, MIN_DIGITS, Decision, decide
 from caps.workers import child
 
 CACHE_SIZE = 256  # parsed expressions

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from caps.cli.doctor import environment_places
-from caps.doctor import (
+from caps.cli.doctor_checks import (
     EXTRAS,
     Extra,
     check_endpoint,
@@ -28,7 +28,7 @@ def test_this_python_works():
 
 
 def test_every_extra_that_a_user_needs_is_known_to_the_doctor():
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert {extra.name for extra in EXTRAS} == set(project["optional-dependencies"]) - {"dev", "docs"}
 
 

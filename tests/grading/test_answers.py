@@ -8,10 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caps.core.types import Candidate
-from caps.graders.answer_forms import candidate_answer, extract_answer
-from caps.graders.answers import same_answer
-from caps.graders.latex import normalize
-from caps.graders.rationals import rational
+from caps.grading.answer_forms import candidate_answer, extract_answer
+from caps.grading.answers import same_answer
+from caps.grading.latex import normalize
+from caps.grading.rationals import rational
 
 EQUAL = [
     # plain numbers

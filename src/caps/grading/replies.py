@@ -7,8 +7,8 @@ from caps.core.domains import Resources
 from caps.core.types import Candidate, Case
 from caps.evidence.anatomy import final_answer
 from caps.evidence.signatures import canonical, general_answer
-from caps.graders.base import Grade
-from caps.graders.math import MathGrader
+from caps.grading.base import Grade
+from caps.grading.math import MathGrader
 
 
 @dataclass(frozen=True, slots=True)

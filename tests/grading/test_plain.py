@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caps.graders.results import read_value, render, sort_key
+from caps.grading.results import read_value, render, sort_key
 from caps.sandbox.inside.plain import NotPlainError, UnreadableError, decode, encode
 
 scalars = st.one_of(

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from caps.core.types import Candidate
 from caps.evidence.anatomy import announced_answer, last_boxed, spoken
-from caps.graders.latex import MAX_DEPTH, closes_last, split, strip_braces, without_spaces
-from caps.graders.rationals import rational
-from caps.graders.units import strip_unit
+from caps.grading.latex import MAX_DEPTH, closes_last, split, strip_braces, without_spaces
+from caps.grading.rationals import rational
+from caps.grading.units import strip_unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class ResultReader:
 
     def __init__(self, *, workers: int = 2, seconds: float = SECONDS, memory: int = MEMORY) -> None:
         self._workers = Workers(
-            "caps.graders.results:serve", (seconds, memory), count=workers, seconds=seconds
+            "caps.grading.results:serve", (seconds, memory), count=workers, seconds=seconds
         )
 
     async def text(self, output: bytes, expected: str | None = None) -> Reading:

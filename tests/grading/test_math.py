@@ -7,8 +7,8 @@ from benchmarks.answers import unequal_pairs
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
-from caps.graders import math
-from caps.graders.math import MathGrader
+from caps.grading import math
+from caps.grading.math import MathGrader
 from support.closing import closing
 
 EQUAL = [

@@ -20,9 +20,9 @@ from caps.core.errors import InputError
 from caps.core.text import escaped, without_middle
 from caps.core.types import Candidate, Case
 from caps.evidence.anatomy import dissect, fence_label
-from caps.graders.base import Grade
-from caps.graders.results import Reading, ResultReader
-from caps.graders.test_suites import (
+from caps.grading.base import Grade
+from caps.grading.results import Reading, ResultReader
+from caps.grading.test_suites import (
     Example,
     Examples,
     TestProgram,

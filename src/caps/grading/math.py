@@ -11,10 +11,10 @@ from caps.core.domains import Resources
 from caps.core.errors import InputError, MissingExtraError
 from caps.core.text import short_repr
 from caps.core.types import BY_CLOCK, Candidate, Case
-from caps.graders.answer_forms import candidate_answer, extract_answer
-from caps.graders.answers import ALGEBRA, EXACT, MAX_CHARS, Decision, decide, same_answer
-from caps.graders.base import Grade
-from caps.graders.latex import normalize, without_spaces
+from caps.grading.answer_forms import candidate_answer, extract_answer
+from caps.grading.answers import ALGEBRA, EXACT, MAX_CHARS, Decision, decide, same_answer
+from caps.grading.base import Grade
+from caps.grading.latex import normalize, without_spaces
 from caps.workers.pool import ClockError, DeadlineError, NoReplyError, Workers
 
 RULES = 4
@@ -73,7 +73,7 @@ class MathGrader:
         self._seconds, self._case_seconds, self._case_pairs = seconds, case_seconds, case_pairs
         self._library = _installed()
         self._workers = Workers(
-            "caps.graders.algebra:serve", (seconds, memory), count=workers, seconds=seconds
+            "caps.grading.algebra:serve", (seconds, memory), count=workers, seconds=seconds
         )
         self._decided: dict[tuple[str, str], Decision] = {}
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()

@@ -26,8 +26,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from caps.graders.answer_forms import Choice, Equation, Form, Group, Named, Number, Term, Words, parse
-from caps.graders.latex import normalize, without_spaces
+from caps.grading.answer_forms import Choice, Equation, Form, Group, Named, Number, Term, Words, parse
+from caps.grading.latex import normalize, without_spaces
 
 MAX_CHARS = 2000
 MAX_CANONICAL = 200
