@@ -17,15 +17,17 @@ from support import leftovers
 #: marked `slow` where they stand.
 SLOW = {
     "attacks/test_busy_machine.py", "attacks/test_deadlines.py", "attacks/test_ordinary_user.py",
-    "attacks/test_shadow_modules.py", "browser", "cli/test_installed.py", "crash", "studies/test_coverage.py",
-    "engines/test_ray_nodes.py", "examples", "grading/test_languages.py", "journal/test_processes.py", "live",
-    "server/test_api_clients.py", "server/test_clients.py", "server/test_live.py", "server/test_process.py",
+    "attacks/test_shadow_modules.py", "browser", "cli/test_installed.py", "engines/test_ray_nodes.py",
+    "grading/test_languages.py", "journal/test_processes.py", "journeys/test_embedded_diagnosis.py",
+    "journeys/test_embedded_model.py", "journeys/test_examples.py", "journeys/test_failing_server.py",
+    "journeys/test_kill.py", "server/test_api_clients.py", "server/test_clients.py", "server/test_live.py",
+    "server/test_process.py", "studies/test_coverage.py",
 }  # fmt: skip
 TESTS = Path(__file__).parent
 QUICK = "not slow and not long"  # as in pyproject.toml: the tests of `make test`
 
 #: Where processes are started and waited for; the rest is quick and fills the gaps at the end.
-LONG = {"attacks", "cli", "crash", "grading", "test_docs.py", "test_plugins.py", "workers"}
+LONG = {"attacks", "cli", "grading", "journeys", "workers"}
 
 #: Helpers that need Linux: a fork of a Python that is ready, process groups, bubblewrap. So does what uses them.
 LINUX = {"support.other_platform", "support.sandboxing", "support.shell", "support.ready"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-SOAK = Path(__file__).parents[1] / "benchmarks" / "soak"
+SOAK = Path(__file__).parents[2] / "benchmarks" / "soak"
 
 
 @pytest.fixture

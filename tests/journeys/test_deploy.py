@@ -13,7 +13,7 @@ from caps.cli.main import make_app
 from caps.server.app import _routes
 from caps.server.handlers import Handlers
 
-DEPLOY = Path(__file__).parents[1] / "deploy"
+DEPLOY = Path(__file__).parents[2] / "deploy"
 SERVE = get_command(make_app("serve")).commands["serve"]
 PORT = next(one.default for one in SERVE.params if one.name == "port")
 PROBE = re.compile(r"http://127\.0\.0\.1:(\d+)(/\w+)")

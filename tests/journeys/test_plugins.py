@@ -25,7 +25,7 @@ from caps.testing import ScriptedEndpoint, better_quality_wins
 from support.serving import inside
 from support.shell import caps, installed, json_lines
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SCHEMA = "create table staff (name, pay); insert into staff values ('Ada', 9), ('Bob', 5), ('Cy', 7);"
 QUERIES = [
     "select name from staff order by pay limit 1 -- quality=0.6",

@@ -13,7 +13,7 @@ from support.shell import clean
 from support.waiting import PATIENCE
 
 STRICT = ("-X", "warn_default_encoding", "-W", "error::EncodingWarning")
-PRETEND = [sys.executable, *STRICT, str(Path(__file__).with_name("support") / "other_platform.py")]
+PRETEND = [sys.executable, *STRICT, str(Path(__file__).parents[1] / "support" / "other_platform.py")]
 
 
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
