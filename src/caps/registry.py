@@ -317,7 +317,7 @@ _GRADERS = {
     "code": Entry("caps.grading.code:make_grader", "all hidden tests pass in the sandbox", f"{PAPER}, §4.1"),
     "math": Entry("caps.grading.math:make_grader", "final answers, compared by value", "math-verify"),
     "replies": Entry(
-        "caps.grading.replies:make_grader", "JSON and stated answers, compared by value", "caps"
+        "caps.grading.math:make_reply_grader", "JSON and stated answers, compared by value", "caps"
     ),
 }
 GRADERS = Registry("grader", "caps.graders", _GRADERS, {}, {"grade": ("case", "candidate"), "close": ()})

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from caps.core.types import Candidate
 from caps.grading.answer_forms import candidate_answer, extract_answer
 from caps.grading.answers import same_answer
-from caps.grading.latex import normalize
-from caps.grading.rationals import rational
+from caps.grading.notation import normalize, rational
 
 EQUAL = [
     # plain numbers

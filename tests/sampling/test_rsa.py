@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
+from caps.core.domains import Grade
 from caps.core.errors import RefusedError, SettingError
 from caps.core.types import Candidate
-from caps.grading.base import Grade
 from caps.prompts.letters import JOINER
 from caps.sampling.base import SamplingTools
 from caps.sampling.methods import Aggregate, Rsa

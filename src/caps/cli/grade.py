@@ -18,6 +18,7 @@ from caps.cli.output import FailureLog, say
 from caps.cli.preflight import checked_source
 from caps.cli.progress import Progress
 from caps.config import options as options_of_runs
+from caps.core.domains import Grade, Opening
 from caps.core.errors import InputError
 from caps.core.text import percent, plural
 from caps.core.types import Case
@@ -26,7 +27,6 @@ from caps.datasets.imports import count_cases, open_cases
 from caps.evidence.domains import known_domains, with_stated_domain
 from caps.files import Output as OutputFile
 from caps.files import join_paths
-from caps.grading.base import Grade, Opening
 from caps.journal.store import default_path
 from caps.registry import GRADERS
 from caps.session.parts import make_grader, make_graders, open_journal

@@ -67,6 +67,10 @@ class Grader(Protocol):
         ...
 
 
+Opening: TypeAlias = Callable[[], Awaitable[Grader]]
+"""Opens a grader when it is first needed."""
+
+
 class Finder(Protocol):
     """Finds facts about the candidates of a case before any judge is asked.
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, cast
 
-from caps.core.domains import Resources
+from caps.core.domains import Grade, Resources
 from caps.core.errors import UserError
 from caps.core.text import escaped, without_middle
 from caps.core.types import BY_CLOCK, Case, Found, Run
@@ -33,7 +33,6 @@ from caps.findings.separation import (
     splitting,
 )
 from caps.findings.trials import FurtherInputs, Trial, trial_of
-from caps.grading.base import Grade
 from caps.grading.code import entry_of, language_of, program_text, prompt_text, run_test_program
 from caps.grading.results import ResultReader
 from caps.grading.test_suites import Examples, TestProgram, arguments, expected_text, expected_values

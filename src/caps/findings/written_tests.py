@@ -16,10 +16,10 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
+from caps.core.domains import Opening
 from caps.core.types import Candidate, Case, Found, Usage
 from caps.costs.budget import Budget, UnlimitedBudget
 from caps.evidence.domains import INTERFACE, domain_named
-from caps.grading.base import Opening
 from caps.grading.test_suites import function_of
 from caps.journal.records import ReplyStore
 from caps.judging.payment import USUAL_OUTPUT, ReplyHistory, lost_usage, pay

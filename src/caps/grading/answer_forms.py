@@ -8,9 +8,15 @@ from typing import TypeAlias
 
 from caps.core.types import Candidate
 from caps.evidence.anatomy import announced_answer, last_boxed, spoken
-from caps.grading.latex import MAX_DEPTH, closes_last, split, strip_braces, without_spaces
-from caps.grading.rationals import rational
-from caps.grading.units import strip_unit
+from caps.grading.notation import (
+    MAX_DEPTH,
+    closes_last,
+    rational,
+    split,
+    strip_braces,
+    strip_unit,
+    without_spaces,
+)
 
 
 @dataclass(frozen=True, slots=True)

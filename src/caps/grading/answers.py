@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from caps.grading.answer_forms import Choice, Equation, Form, Group, Named, Number, Term, Words, parse
-from caps.grading.latex import normalize, without_spaces
+from caps.grading.notation import normalize, without_spaces
 
 MAX_CHARS = 2000
 MAX_CANONICAL = 200

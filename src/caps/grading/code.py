@@ -15,12 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from caps.core.domains import Resources
+from caps.core.domains import Grade, Resources
 from caps.core.errors import InputError
 from caps.core.text import escaped, without_middle
 from caps.core.types import Candidate, Case
 from caps.evidence.anatomy import dissect, fence_label
-from caps.grading.base import Grade
 from caps.grading.results import Reading, ResultReader
 from caps.grading.test_suites import (
     Example,

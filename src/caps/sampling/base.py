@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from caps.core.domains import Grade
 from caps.core.types import Candidate, Case, Usage
-from caps.grading.base import Grade
 from caps.judging.base import NOTHING
 
 Grading: TypeAlias = Callable[[Case, Candidate], Awaitable[Grade]]

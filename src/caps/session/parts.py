@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from caps.config import RunConfig
-from caps.core.domains import Finder, Grader, MakeGrader, Resources
+from caps.core.domains import Finder, Grader, MakeGrader, Opening, Resources
 from caps.core.errors import InputError, JournalError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy, capabilities_of
@@ -19,7 +19,6 @@ from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import is_stream, read_text
 from caps.findings.base import Findings
 from caps.findings.written_tests import TestWriter
-from caps.grading.base import Opening
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import Judge

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from caps.core.domains import Grade, Grader, Opening
 from caps.core.errors import InputError, UserError
 from caps.core.types import Candidate, Case
 from caps.evidence.domains import domain_named
-from caps.grading.base import Grade, Grader, Opening
 from caps.journal.store import Journal
 
 KIND = "grade"
