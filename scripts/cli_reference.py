@@ -8,12 +8,7 @@ from caps.cli.main import COMMANDS, make_app, make_overview
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "cli.md"
-GROUPS = {
-    "journal": ("stats", "prune", "redact"),
-    "list": (
-        "strategies", "models", "views", "signatures", "profiles", "presets", "methods", "datasets",
-    ),
-}  # fmt: skip
+GROUPS = {"journal": ("stats", "prune", "redact")}
 
 
 def page() -> str:

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from caps import __version__
+from caps.config import options
 from support.playing import ALL
 from support.running import run_here
 from support.shell import caps, caps_json
@@ -47,6 +48,31 @@ def test_list_shows_the_fields_of_every_strategy_with_their_meaning():
     for name in ALL:
         rows = json.loads(run_here("list", "strategies", name, "--json").stdout)
         assert all(row["takes"] and row["meaning"] for row in rows), name
+
+
+def test_list_without_a_kind_lists_the_kinds_and_every_kind_can_be_listed():
+    kinds = [row["kind"] for row in caps_json("list")]
+    assert {"strategies", "models", "judges", "settings", "plugins"} <= set(kinds)
+    for kind in kinds:
+        if kind != "models":  # which looks for servers on this machine
+            assert isinstance(json.loads(run_here("list", kind, "--json").stdout), list), kind
+            assert run_here("list", kind).exit_code == 0, kind
+
+
+def test_list_refuses_a_misspelt_kind_and_fields_of_what_has_none():
+    done = caps("list", "strategy")
+    assert done.returncode == 2
+    assert "did you mean 'strategies'?" in done.stderr
+    done = caps("list", "judges", "model")
+    assert done.returncode == 2
+    assert "only strategies, presets, methods have fields" in done.stderr
+
+
+def test_list_settings_names_every_setting_with_its_variable_and_meaning():
+    rows = {row["setting"]: row for row in caps_json("list", "settings")}
+    assert set(rows) == set(options())
+    assert rows["max_tokens"]["variable"] == "CAPS_MAX_TOKENS"
+    assert all(row["about"] for row in rows.values())
 
 
 def test_simulate_prints_all_figures_and_says_that_they_are_simulated():

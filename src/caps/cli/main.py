@@ -55,7 +55,7 @@ COMMANDS = {
     "export": Entry("export", _FILES, "Write winners, candidates or judged pairs for another tool."),
     "import": Entry("import_", _FILES, "Convert other tools' logs, or published problems, to cases."),
     "serve": Entry("serve", _SERVE, "Serve an OpenAI-compatible API that answers with the best of n."),
-    "list": Entry("list_", _SETUP, "List strategies, judges, models, domains and other parts."),
+    "list": Entry("list_", _SETUP, "List strategies, judges, models, settings and other parts."),
     "doctor": Entry("doctor", _SETUP, "Check what works on this machine, and how to install the rest."),
     "journal": Entry("journal", _SETUP, "Show what the journal stores, and delete from it."),
 }
