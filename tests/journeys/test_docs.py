@@ -123,7 +123,15 @@ def test_the_command_reference_is_what_the_program_says():
     spec = importlib.util.spec_from_file_location("cli_reference", ROOT / "scripts" / "cli_reference.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    assert script.PAGE.read_text() == script.page(), "run make docs"
+    written = {page.name: page.read_text() for page in script.FOLDER.glob("*.md")}
+    assert written == script.pages(), "run make docs"
+
+
+def test_every_option_has_an_anchor_of_its_own():
+    for page in (ROOT / "docs" / "reference" / "cli").glob("*.md"):
+        anchors = re.findall(r"\{#([\w-]+)\}$", page.read_text(), re.MULTILINE)
+        assert len(anchors) == len(set(anchors)), page
+    assert "### `--strategy NAME` {#strategy}" in (ROOT / "docs/reference/cli/select.md").read_text()
 
 
 @pytest.mark.parametrize(("page", "body"), blocks("json"))

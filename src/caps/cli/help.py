@@ -24,23 +24,11 @@ def print_help(command: Any, ctx: Any) -> None:
     """Print usage, description, commands or options by panel, and the closing remark of a command."""
     console = Console(highlight=False)
     console = Console(highlight=False, width=min(console.width, WIDTH))
-    console.print(Text(f"Usage: {_usage(command, ctx)}", style="bold"))
+    console.print(Text(f"Usage: {usage(command, ctx)}", style="bold"))
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         console.print()
         console.print(Text("\n".join(_wrapped(paragraph, console.width))))
-    sections: dict[str, list[tuple[str, str]]] = {}
-    if isinstance(command, TyperGroup):
-        for name in command.list_commands(ctx):
-            one = command.get_command(ctx, name)
-            if one is not None and not one.hidden:
-                summary = inspect.cleandoc(one.help or "").partition("\n\n")[0]
-                _add(sections, getattr(one, "rich_help_panel", None) or COMMANDS, name, summary)
-    for param in command.get_params(ctx):
-        if not getattr(param, "hidden", False):
-            usual = ARGUMENTS if param.param_type_name == "argument" else OPTIONS
-            panel = getattr(param, "rich_help_panel", None) or usual
-            _add(sections, panel, _names(param), _meaning(param))
-    for panel, rows in sorted(sections.items(), key=_panel_order):
+    for panel, rows in panels(command, ctx):
         console.print()
         console.print(Text(panel, style="bold"))
         width = min(max(SHORTEST, *(len(name) for name, _ in rows)), LONGEST)
@@ -50,12 +38,29 @@ def print_help(command: Any, ctx: Any) -> None:
         console.print(Text("\n".join(_wrapped(command.epilog, console.width)), style="dim"))
 
 
+def panels(command: Any, ctx: Any) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The panels of a command in the order of its help, each with its rows: names and what they mean."""
+    sections: dict[str, list[tuple[str, str]]] = {}
+    if isinstance(command, TyperGroup):
+        for name in command.list_commands(ctx):
+            child = command.get_command(ctx, name)
+            if child is not None and not child.hidden:
+                summary = inspect.cleandoc(child.help or "").partition("\n\n")[0]
+                _add(sections, getattr(child, "rich_help_panel", None) or COMMANDS, name, summary)
+    for param in command.get_params(ctx):
+        if not getattr(param, "hidden", False):
+            usual = ARGUMENTS if param.param_type_name == "argument" else OPTIONS
+            panel = getattr(param, "rich_help_panel", None) or usual
+            _add(sections, panel, _names(param), _meaning(param))
+    return sorted(sections.items(), key=_panel_order)
+
+
 def _panel_order(section: tuple[str, object]) -> int:
     """Where a panel stands: shared panels in their order, and rare options last."""
     return PANELS.index(section[0]) if section[0] in PANELS else -1
 
 
-def _usage(command: Any, ctx: Any) -> str:
+def usage(command: Any, ctx: Any) -> str:
     """How the command is called: arguments, then options."""
     if isinstance(command, TyperGroup):
         return f"{ctx.command_path} COMMAND [OPTIONS]"
