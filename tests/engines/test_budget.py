@@ -17,8 +17,10 @@ from caps.models.scripted import ScriptedModel
 from caps.session.parts import load_templates, make_prepare, make_strategy
 from caps.testing import cases
 from support.replying import replying
+from support.waiting import skip
 
 PRICE = Price(2.0, 10.0)
+HOUR = 3600.0
 
 
 def run(source, *, strategy=None, lengths=(0,), max_tokens=400, capacity=6, **budgets):
@@ -128,7 +130,9 @@ def test_without_any_money_the_first_ranking_stands():
 def test_time_ends_a_case_and_a_run_with_an_answer():
     class Slow(ScriptedModel):
         async def complete(self, request):
-            await asyncio.sleep(0.05)
+            if self.calls >= 10:
+                skip(HOUR)
+                await asyncio.sleep(HOUR)
             return await super().complete(request)
 
     async def collect(**budgets):
@@ -137,7 +141,10 @@ def test_time_ends_a_case_and_a_run_with_an_answer():
         engine = LocalEngine(judge, make_prepare(), capacity=lambda: 4, **budgets)
         return [outcome async for outcome in engine.run(cases(6, n=16), Caps(), seed=1)]
 
-    for budgets in ({"case_budget": BudgetLimits(seconds=0.12)}, {"total_budget": BudgetLimits(seconds=0.2)}):
+    for budgets in (
+        {"case_budget": BudgetLimits(seconds=HOUR)},
+        {"total_budget": BudgetLimits(seconds=HOUR)},
+    ):
         outcomes = asyncio.run(collect(**budgets))
         assert len(outcomes) == 6
         assert all(outcome.selection is not None for outcome in outcomes)
@@ -147,12 +154,14 @@ def test_time_ends_a_case_and_a_run_with_an_answer():
 async def test_what_was_paid_before_time_ended_is_in_the_ledger():
     class SlowSecond(ScriptedModel):
         async def complete(self, request):
-            await asyncio.sleep(0 if self.calls == 0 else 30)
+            if self.calls > 0:
+                skip(HOUR)
+                await asyncio.sleep(HOUR)
             return await super().complete(request)
 
     model = SlowSecond(lambda _: "hm")
     judge = LlmJudge(JudgingModel(model, "m"), load_templates())
-    engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=BudgetLimits(seconds=0.6))
+    engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=BudgetLimits(seconds=HOUR))
     (outcome,) = [outcome async for outcome in engine.run(cases(1, n=2), Caps(), seed=1)]
     assert outcome.ledger.unanswered == {"time": 1}
     assert outcome.ledger.total().billed > 100
@@ -172,31 +181,25 @@ async def test_a_call_that_does_not_fit_waits_while_others_may_give_back():
     assert await first.reserve(Usage(5, 0)) is None
 
 
-def test_what_the_journal_answers_is_free_for_the_run_but_not_for_the_case():
-    async def play():
-        total = RunBudget(BudgetLimits(tokens=100), None)
-        budget = CaseBudget(BudgetLimits(tokens=150), None, total)
-        for _ in range(2):
-            assert await budget.reserve(Usage(60, 0)) is None
-            budget.settle(Usage(60, 0), Usage(60, 0), replayed=True)
-        assert total.account.tokens == 0
-        assert await budget.reserve(Usage(60, 0)) == Shortage("budget_tokens", 60, 30)
+async def test_what_the_journal_answers_is_free_for_the_run_but_not_for_the_case():
+    total = RunBudget(BudgetLimits(tokens=100), None)
+    budget = CaseBudget(BudgetLimits(tokens=150), None, total)
+    for _ in range(2):
+        assert await budget.reserve(Usage(60, 0)) is None
+        budget.settle(Usage(60, 0), Usage(60, 0), replayed=True)
+    assert total.account.tokens == 0
+    assert await budget.reserve(Usage(60, 0)) == Shortage("budget_tokens", 60, 30)
 
 
-def test_a_stored_reply_needs_no_room_in_the_budget_of_the_run():
-    async def play():
-        total = RunBudget(BudgetLimits(tokens=10), None)
-        budget = CaseBudget(BudgetLimits(tokens=100), None, total)
-        assert await budget.reserve(Usage(60, 0)) == Shortage("budget_total_tokens", 60, 10)
-        stored = budget.for_stored_replies()
-        assert await stored.reserve(Usage(60, 0)) is None
-        stored.settle(Usage(60, 0), Usage(60, 0), replayed=True)
-        assert (total.account.tokens, total.account.reserved_tokens) == (0, 0)
-        assert await budget.reserve(Usage(41, 0)) == Shortage("budget_tokens", 41, 40)
-
-    asyncio.run(play())
-
-    asyncio.run(play())
+async def test_a_stored_reply_needs_no_room_in_the_budget_of_the_run():
+    total = RunBudget(BudgetLimits(tokens=10), None)
+    budget = CaseBudget(BudgetLimits(tokens=100), None, total)
+    assert await budget.reserve(Usage(60, 0)) == Shortage("budget_total_tokens", 60, 10)
+    stored = budget.for_stored_replies()
+    assert await stored.reserve(Usage(60, 0)) is None
+    stored.settle(Usage(60, 0), Usage(60, 0), replayed=True)
+    assert (total.account.tokens, total.account.reserved_tokens) == (0, 0)
+    assert await budget.reserve(Usage(41, 0)) == Shortage("budget_tokens", 41, 40)
 
 
 def test_dollars_need_a_price_and_limits_must_be_possible():

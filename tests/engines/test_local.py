@@ -263,13 +263,11 @@ def test_one_slow_case_does_not_hold_up_the_others():
     class OneSlow(WatchfulJudge):
         async def rule(self, prepared, ask, budget=None):
             if prepared.case.id == "case 0" and ask.level == 1:
-                await asyncio.sleep(0.2)
+                await until(lambda: "case 59" in [name for name, _ in self.log])
             return await super().rule(prepared, ask, budget)
 
     judge = OneSlow()
     run(judge, cases(60), capacity=16)
-    begun = [name for name, _ in judge.log]
-    assert begun.index("case 59") < len(begun) - 18
     assert isinstance(judge.log[0][1], Pairing)
 
 

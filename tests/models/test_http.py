@@ -1,6 +1,5 @@
 import asyncio
 import logging
-import socket
 import traceback
 from dataclasses import replace
 from random import Random
@@ -26,7 +25,7 @@ from caps.models.faults import Retries
 from caps.models.http import HttpModel, Timeouts
 from caps.testing import Half, Hang, Raw, Reply, Reset, ScriptedEndpoint, Status
 from support.closing import closing
-from support.waiting import until
+from support.waiting import reserved_port, until
 
 QUICK = Retries(first=0.001, longest=0.002)
 KEY = "sk-very-secret-0123456789"
@@ -231,9 +230,8 @@ def test_a_loading_server_is_polled_without_using_up_the_retries():
 
 
 def test_nobody_at_the_address_is_said_soon():
-    with socket.socket() as taken:  # by somebody who does not listen
-        taken.bind(("127.0.0.1", 0))
-        server = ScriptedEndpoint(port=taken.getsockname()[1])
+    with reserved_port() as port:
+        server = ScriptedEndpoint(port=port)
         with pytest.raises(UnreachableError, match=server.url) as caught:
             one(server)
     assert caught.value.attempts == 0

@@ -24,7 +24,7 @@ from caps.models.servers import ServersModel, join_addresses, prefix_of, prefix_
 from caps.models.wire import encode_body
 from caps.testing import Half, Hang, Raw, Reply, Reset, ScriptedEndpoint, Status
 from support.several_servers import FINE, NOBODY, QUICK, ask, complete, said, with_servers
-from support.waiting import until
+from support.waiting import reserved_port, until
 
 A, B, C = (f"http://{name}:8000/v1" for name in "abc")
 PREFIXES = [f"problem {i}".encode() for i in range(2000)]
@@ -256,9 +256,7 @@ def test_a_server_that_returns_gets_calls_again():
             assert model.connections == 16
         return model.records()
 
-    with ScriptedEndpoint() as gone:
-        port = gone.port
-    with ScriptedEndpoint([FINE]) as other:
+    with reserved_port() as port, ScriptedEndpoint([FINE]) as other:
         back, _ = with_servers(work, f"http://127.0.0.1:{port}", other, notify=messages.append, connections=8)
     assert (back.out, back.failed > 0) == (False, True)
     assert back.problem
@@ -278,11 +276,10 @@ def test_a_server_that_fails_every_call_is_tried_ever_more_rarely():
 
 
 def test_all_down_is_said_with_all_addresses():
-    with ScriptedEndpoint() as gone:
-        port = gone.port
-    other = f"http://user:secret@127.0.0.1:{port}/v1"
-    with pytest.raises(UnreachableError, match="none of the 2 servers is available") as caught:
-        complete(NOBODY, other, requests=problems(9))
+    with reserved_port() as port:
+        other = f"http://user:secret@127.0.0.1:{port}/v1"
+        with pytest.raises(UnreachableError, match="none of the 2 servers is available") as caught:
+            complete(NOBODY, other, requests=problems(9))
     assert NOBODY in str(caught.value)
     assert f"http://127.0.0.1:{port}/v1" in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -296,11 +293,15 @@ def test_calls_wait_for_the_first_server_that_returns_when_all_are_down():
         second.__exit__()
         calls = [asyncio.create_task(model.complete(one)) for one in problems(6)]
         await until(lambda: all(record.out for record in model.records()))
-        with ScriptedEndpoint([FINE], port=second.port) as again:
+        with ScriptedEndpoint([FINE], port=port) as again:
             texts = [done.text for done in await asyncio.gather(*calls)]
             return texts, again.requests
 
-    with ScriptedEndpoint([FINE]) as first, ScriptedEndpoint([FINE]) as second:
+    with (
+        reserved_port() as port,
+        ScriptedEndpoint([FINE]) as first,
+        ScriptedEndpoint([FINE], port=port) as second,
+    ):
         patient = Retries(most=200, first=0.01, longest=0.05)
         assert with_servers(work, first, second, retries=patient) == (["fine"] * 6, 6)
 

@@ -1,44 +1,47 @@
 import asyncio
-from time import perf_counter, sleep
 
 import pytest
 
 from caps.models.limits import SharedTimeout
+from support.waiting import skip
+
+SECONDS, FOREVER = 100.0, 10_000.0
 
 
-async def stay(timeout, seconds=60.0):
+async def stay(timeout, seconds=FOREVER):
     with timeout:
         await asyncio.sleep(seconds)
     return "done"
 
 
 async def test_who_is_quick_enough_is_let_be_and_who_is_not_is_broken_off():
-    timeout, began = SharedTimeout(0.1), perf_counter()
-    outcomes = await asyncio.gather(
-        stay(timeout, 0), stay(timeout), stay(timeout, 0.01), stay(timeout), return_exceptions=True
-    )
-    assert 0.1 <= perf_counter() - began < 30
-    assert [outcome if outcome == "done" else type(outcome) for outcome in outcomes] == [
-        "done",
-        TimeoutError,
-        "done",
-        TimeoutError,
-    ]
+    timeout = SharedTimeout(SECONDS)
+    seconds = (0, FOREVER, 0, FOREVER)
+    staying = asyncio.gather(*(stay(timeout, each) for each in seconds), return_exceptions=True)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    skip(SECONDS)
+    outcomes = [outcome if outcome == "done" else type(outcome) for outcome in await staying]
+    assert outcomes == ["done", TimeoutError, "done", TimeoutError]
 
 
-def test_everyone_has_the_whole_time_whenever_they_come():
-    async def late(timeout, delay):
-        await asyncio.sleep(delay)
-        began = perf_counter()
+async def test_everyone_has_the_whole_time_whenever_they_come():
+    timeout, loop = SharedTimeout(SECONDS), asyncio.get_running_loop()
+
+    async def late():
+        began = loop.time()
         with pytest.raises(TimeoutError):
             await stay(timeout)
-        return perf_counter() - began
+        return loop.time() - began
 
-    async def run():
-        timeout = SharedTimeout(0.2)
-        return await asyncio.gather(*(late(timeout, delay) for delay in (0, 0.05, 0.15, 0.4)))
-
-    assert all(taken >= 0.19 for taken in asyncio.run(run()))
+    staying = []
+    for _ in range(4):
+        staying.append(asyncio.create_task(late()))
+        await asyncio.sleep(0)
+        skip(0.6 * SECONDS)
+        await asyncio.sleep(0)
+    skip(SECONDS)
+    assert all(taken >= SECONDS for taken in await asyncio.gather(*staying))
 
 
 async def test_a_task_goes_on_after_it_was_broken_off():
@@ -51,17 +54,16 @@ async def test_a_task_goes_on_after_it_was_broken_off():
 
 
 async def test_whoever_else_cancels_is_heard():
-    timeout = SharedTimeout(0.05)
-    early, both = asyncio.create_task(stay(SharedTimeout(60))), asyncio.create_task(stay(timeout))
+    early = asyncio.create_task(stay(SharedTimeout(FOREVER)))
+    both = asyncio.create_task(stay(SharedTimeout(SECONDS)))
     await asyncio.sleep(0)
     early.cancel()
     # In the very moment its time is over, someone cancels it too: that is the stronger.
-    asyncio.get_running_loop().call_later(0.05, both.cancel)
-    sleep(0.15)  # the loop stands still, so both have happened when the task is next heard
+    asyncio.get_running_loop().call_later(SECONDS, both.cancel)
+    skip(2 * SECONDS)
     await asyncio.wait([early, both])
-    early, both = early.cancelled(), both.cancelled()
-    assert early
-    assert both
+    assert early.cancelled()
+    assert both.cancelled()
 
 
 async def test_what_is_raised_inside_comes_out_as_it_is():

@@ -12,6 +12,7 @@ from caps.sampling.methods import Independent, make_preset
 from caps.sampling.sampler import interface_of, summarize_logprobs
 from caps.testing import Reply, ScriptedEndpoint, Status
 from support.drawing import draw, problem, run, sampler_of, texts
+from support.waiting import PATIENCE, until
 
 PAPER = {"top_p": 0.95, "top_k": -1, "max_tokens": 32768}
 SENT = {
@@ -75,7 +76,7 @@ def test_problems_are_read_only_as_far_as_needed_and_connections_are_kept_busy()
             ahead.append(i - server.requests // 4)
             yield problem(str(i))
 
-    with ScriptedEndpoint([Reply(delay=0.01)]) as server:
+    with ScriptedEndpoint([Reply(until=lambda: server.peak == 6)]) as server:
         draw(server, source(server), n=4, max_connections=6)
         assert server.peak == 6
     assert max(ahead) <= 4
@@ -180,20 +181,23 @@ def test_code_that_is_called_shows_its_interface():
 
 
 async def test_what_is_under_way_when_the_run_is_stopped_comes_in_and_nothing_new_begins():
-    done = []
-
+    begun, done, release = [], [], asyncio.Event()
     sampler = sampler_of(lambda _: "x", capacity=2)
-    slow = sampler.model.complete
+    answer = sampler.model.complete
 
     async def complete(request):
-        await asyncio.sleep(0.05)
+        begun.append(request.draw)
+        await release.wait()
         done.append(request.draw)
-        return await slow(request)
+        return await answer(request)
 
     sampler.model.complete = complete
     drawing = asyncio.ensure_future(sampler.generate(problem(), range(10)))
-    await asyncio.sleep(0.02)
-    await sampler.stop(grace=1)
+    await until(lambda: len(begun) == 2)
+    stopping = asyncio.ensure_future(sampler.stop(grace=PATIENCE))
+    await asyncio.sleep(0)
+    release.set()
+    await stopping
     drawing.cancel()
     await asyncio.gather(drawing, return_exceptions=True)
     assert done == [0, 1]
