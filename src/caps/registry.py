@@ -192,7 +192,7 @@ VIEWS = Registry("view", "caps.views", _VIEWS, {})
 
 _PAIR_VIEWS = {
     "code-difference": Entry(
-        "caps.evidence.differences:code_difference",
+        "caps.evidence.views:code_difference",
         "of two programs: inputs on which they differ, both outputs, lines that only one has",
         "caps",
     ),

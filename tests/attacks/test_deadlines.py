@@ -15,7 +15,7 @@ from caps import Caps, Case, Verdict
 from caps.core.types import Candidate, Message, Problem
 from caps.engines.budget import BudgetLimits
 from caps.engines.local import LocalEngine
-from caps.evidence.programs import LONGEST_PARSED
+from caps.evidence.signatures import LONGEST_PARSED
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import TIME_ENDED, Findings, recall
 from caps.findings.programs import BehaviourFinder

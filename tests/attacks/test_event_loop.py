@@ -16,8 +16,7 @@ from caps import Caps, Case, Verdict
 from caps.core.errors import InputError, SlowTextError
 from caps.core.types import Candidate, Level, Message, Pairing, Problem
 from caps.engines.local import LocalEngine
-from caps.evidence.programs import LONGEST_PARSED, shape
-from caps.evidence.signatures import code_ast
+from caps.evidence.signatures import LONGEST_PARSED, code_ast, shape
 from caps.findings.answers import AnswerFinder
 from caps.grading.math import MathGrader
 from caps.judging.llm import LONGEST_READ, JudgingModel, LlmJudge

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from caps.core.types import Candidate, Case, Found, Problem
-from caps.evidence.input_hints import constants_of
+from caps.evidence.inputs import constants_of
 from caps.findings.programs import MAX_INPUT, MAX_OUTPUT, NO_FURTHER, BehaviourFinder
 from caps.findings.trials import MAX_CHARACTERS, FurtherInputs, trial_of
 from caps.sandbox.base import Limits, find_sandbox

@@ -9,9 +9,9 @@ from caps.core.contest import Contest
 from caps.core.domains import Domain
 from caps.core.errors import SettingError
 from caps.core.types import Candidate, Case, Found, Level, Pairing, Problem, Run, Solo, Verdict, shown_size
-from caps.evidence.differences import LONGEST_SHOWN, MAX_LINES, code_difference
 from caps.evidence.domains import register_domain
 from caps.evidence.profiles import profile_named, with_views
+from caps.evidence.views import LONGEST_SHOWN, MAX_LINES, code_difference
 from caps.judging.llm import JudgingModel, LlmJudge
 from caps.judging.prompt_sizes import PromptSizes
 from caps.models.scripted import ScriptedModel

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caps.evidence.annotated_values import generated_arguments
-from caps.evidence.call_inputs import CallInputs
-from caps.evidence.input_hints import Hints
+from caps.evidence.examples import generated_arguments
+from caps.evidence.inputs import CallInputs, Hints
 from caps.evidence.text_inputs import TextInputs
 
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from caps.core.types import Candidate
 from caps.evidence.entrants import read_candidates
 from caps.evidence.profiles import profile_for
-from caps.evidence.programs import shape
-from caps.evidence.signatures import code_ast, code_text, general_answer, math_answer, same_text
+from caps.evidence.signatures import code_ast, code_text, general_answer, math_answer, same_text, shape
 
 LOOP = "total = 0\nfor x in data:\n    total += x\n    seen.add(x)\nprint(total)\n"
 

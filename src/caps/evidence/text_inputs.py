@@ -1,4 +1,4 @@
-"""Further standard inputs: edge cases and mutations that keep the shape of the examples; see `input_values`.
+"""Further standard inputs: edge cases and mutations that keep the shape of the examples; see `inputs`.
 
 A number that may count the words, letters or lines after it changes together with them; a line of numbers
 that is sorted or a permutation stays so.
@@ -10,8 +10,7 @@ from random import Random
 from string import ascii_letters, ascii_lowercase
 from typing import NamedTuple, TypeAlias
 
-from caps.evidence.input_hints import Hints, Range
-from caps.evidence.input_values import Values, is_sorted
+from caps.evidence.inputs import Hints, Range, Values, is_sorted
 
 MAX_ITEMS = 60  # items of a list that is made longer
 MAX_COUNT = 100_000

@@ -11,10 +11,14 @@ from typing import Any, Literal
 import msgspec
 
 from caps.core.types import Case
-from caps.evidence.annotated_values import generated_arguments, parameters_of
-from caps.evidence.call_inputs import CallInputs
-from caps.evidence.examples import labelled_examples, shown_arguments, shown_calls
-from caps.evidence.input_hints import Hints
+from caps.evidence.examples import (
+    generated_arguments,
+    labelled_examples,
+    parameters_of,
+    shown_arguments,
+    shown_calls,
+)
+from caps.evidence.inputs import CallInputs, Hints
 from caps.evidence.text_inputs import TextInputs
 from caps.grading.test_suites import (
     Example,

@@ -1,4 +1,4 @@
-"""Edge cases and mutations of plain values, from which inputs are made that tell programs apart.
+"""Further inputs for programs: hints, and edge cases, mutations and related arguments of the examples.
 
 How inputs are chosen
 ---------------------
@@ -13,12 +13,12 @@ invalid and still splits right programs. Three sources give most of what separat
    type and the shape: rows of a matrix stay as long as each other, a sorted list stays sorted, a number that
    counts what follows it changes together with that (`text_inputs`). Numbers and texts also come from the
    constants in the programs themselves: comparing with them is what most of their branches do.
-3. *Related arguments* (`call_inputs`): a number that is the length of a list, the sum of two of its items or
+3. *Related arguments* (`CallInputs`): a number that is the length of a list, the sum of two of its items or
    equal to another argument; two arguments exchanged. Independent mutations almost never meet `a + b == c`.
 
 The programs decide whether an input is valid: one on which half of them fail is dropped
 (`findings.separation`). So a range that is too wide costs runs, and one that is too narrow costs answers.
-Words such as "positive integers" and "non-empty" are heeded (`input_hints`). Constraints such as
+Words such as "positive integers" and "non-empty" are heeded (`Hints`). Constraints such as
 `1 <= n <= 10^5` are not read, and which lines an input reaches is not traced: without both, as many problems
 of the pools of `docs/design/0005` have clusters of right and wrong programs.
 
@@ -26,12 +26,93 @@ All choices are uniform: each way to change a value is as likely as any other. E
 examples, the hints and the seed.
 """
 
+import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import combinations, pairwise, zip_longest
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
-from caps.evidence.input_hints import Hints, Range
+MAX_STATEMENT = 20_000  # characters that are searched for words
+MAX_TEXT, MAX_PATTERN = 12, 60  # characters of a text in a program, and of one whose punctuation is used
+LARGE = 100_000  # larger constants of programs are left out
+MAX_CONSTANTS = 60  # numbers and texts of programs that are used
+LARGEST = 10**9  # number that is tried
+
+
+class Range(NamedTuple):
+    """The smallest and the largest whole number that is tried."""
+
+    low: int
+    high: int
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int) and self.low <= value <= self.high
+
+    def including(self, value: int) -> "Range":
+        """The range, extended to a value that is known to be valid."""
+        return Range(min(self.low, value), max(self.high, value))
+
+    def nearest(self, value: int) -> int:
+        """The value of the range that is nearest to another."""
+        return min(max(value, self.low), self.high)
+
+
+ANY = Range(-LARGEST, LARGEST)
+
+
+def constants_of(sources: Iterable[str]) -> tuple[list[int], list[str], str]:
+    """Numbers, short texts and punctuation in programs: comparing with them is what most branches do."""
+    numbers, texts, marks = dict[int, None](), dict[str, None](), set[str]()
+    for source in sources:
+        try:
+            tree = ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        for node in ast.walk(tree):
+            constant = node.value if isinstance(node, ast.Constant) else None
+            if type(constant) is int and abs(constant) <= LARGE:
+                numbers.update(dict.fromkeys((constant, constant + 1, constant - 1)))
+            elif isinstance(constant, str) and 0 < len(constant) <= MAX_PATTERN:
+                marks.update(sign for sign in constant if sign.isprintable() and not sign.isalnum())
+                if len(constant) <= MAX_TEXT:
+                    texts[constant] = None
+    return list(numbers)[:MAX_CONSTANTS], list(texts)[:MAX_CONSTANTS], "".join(sorted(marks))
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What is known beside the examples: constants of the programs, and words of the statement.
+
+    `letters`: the statement speaks of letters or words, so that a text may have others than its examples.
+    """
+
+    numbers: Sequence[int] = ()
+    texts: Sequence[str] = ()
+    marks: str = ""
+    limits: Range = ANY
+    never_empty: bool = False
+    letters: bool = False
+
+    @classmethod
+    def of(cls, statement: str, sources: Iterable[str]) -> "Hints":
+        """The hints of a statement and of the programs written for it."""
+        words = statement[:MAX_STATEMENT].lower()
+        negative = re.search(r"(?<!non)(?<!non[-\s])\bnegative\b", words)
+        lowest = -LARGEST
+        if re.search(r"\bnon-?\s?negative\b", words):
+            lowest = 0
+        if not negative and re.search(r"\b(?:positive|natural) (?:whole )?(?:integer|number)", words):
+            lowest = 1
+        if lowest == 1 and re.search(
+            r"(?<![\d.])0\s{0,2}(?:<=|≤|\\le)", words
+        ):  # a stated bound wins over words
+            lowest = 0
+        never_empty = bool(re.search(r"\bnon-?\s?empty\b|won't be empty|not be empty", words))
+        letters = bool(re.search(r"\b(?:lower-?\s?case|upper-?\s?case|letters|alphabet|words?)\b", words))
+        return cls(*constants_of(sources), Range(lowest, LARGEST), never_empty, letters)
+
 
 ANEW_EVERY = 4  # changes of a list of numbers, one of which draws all of them anew
 MAX_ITEMS = 200  # items of a list or characters of a text
@@ -211,3 +292,98 @@ def _scalars_in(value: Any) -> Iterator[Any]:
             yield from _scalars_in(item)
     elif isinstance(value, int | float | str):
         yield value
+
+
+EXAMPLES = 3  # examples whose edge cases and related arguments are tried
+RELATED_EVERY = 4  # changes of an input, one of which makes an argument fit the others
+
+
+class CallInputs:
+    """Changes lists of arguments."""
+
+    def __init__(self, examples: Sequence[Sequence[Any]], hints: Hints, rng: Random) -> None:
+        self._examples, self._limits, self._rng = list(examples), hints.limits, rng
+        self._values = Values(examples, hints, rng)
+
+    def edges(self) -> Iterator[list[Any]]:
+        """Each argument of the examples replaced by edge cases, one at a time."""
+        for basis in self._different()[:EXAMPLES]:
+            for place, value in enumerate(basis):
+                for edge in self._values.edges(value, self._limits):
+                    yield _with(basis, place, edge)
+
+    def related(self) -> Iterator[list[Any]]:
+        """Examples with two arguments exchanged, or one made from the others; in turn for all places."""
+        kinds = list[list[list[Any]]]()
+        for basis in self._different()[:EXAMPLES]:
+            for place in range(len(basis)):
+                kinds.append([_with(basis, place, value) for value in self._made_from_others(basis, place)])
+            kinds.append(list(_exchanged(basis)))
+        yield from (values for row in zip_longest(*kinds) for values in row if values is not None)
+
+    def change(self, basis: Sequence[Any]) -> list[Any]:
+        """Change one to all of the arguments; or change all, then make one fit the others."""
+        rng, count = self._rng, len(basis)
+        if not count:
+            return []
+        changed = list(basis)
+        for place in rng.sample(range(count), rng.randint(1, count)):
+            changed[place] = self._values.mutate(changed[place], self._limits)
+        place = rng.randrange(count)
+        fitting = list(self._made_from_others(changed, place))
+        if fitting and rng.randrange(RELATED_EVERY) == 0:
+            changed[place] = rng.choice(fitting)
+        return changed
+
+    def _different(self) -> list[Sequence[Any]]:
+        """The examples, first one of each combination of types."""
+        first = dict[tuple[type, ...], Sequence[Any]]()
+        for example in self._examples:
+            first.setdefault(tuple(map(type, example)), example)
+        chosen = list(first.values())
+        return chosen + [
+            example for example in self._examples if not any(example is other for other in chosen)
+        ]
+
+    def _made_from_others(self, values: Sequence[Any], place: int) -> Iterator[Any]:
+        """What may stand in a place, of the same type: made from the other arguments."""
+        value, others = values[place], [*values[:place], *values[place + 1 :]]
+        limits = self._limits.including(value) if type(value) is int else None
+        for related in _related_to(value, others, self._rng):
+            if type(related) is type(value) and (limits is None or related in limits):
+                yield related
+
+
+def _related_to(value: Any, others: Sequence[Any], rng: Random) -> Iterator[Any]:
+    """Values in place of one that programs may compare with the other arguments, or look up in them."""
+    sequences = [other for other in others if isinstance(other, list | tuple)]
+    sized = [other for other in others if isinstance(other, list | tuple | str)]
+    numbers = [other for other in others if type(other) in (int, float)]
+    if type(value) in (int, float):
+        for items in sequences:
+            pair = rng.sample(list(items), min(2, len(items)))
+            yield from [sum(pair)] if {*map(type, pair)} <= {int, float} else []
+        yield from map(len, sized)
+        yield from (sum(numbers), *(a - b for a, b in pairwise(numbers)), *numbers, *(2 * a for a in numbers))
+        yield from (rng.randint(0, len(other)) for other in sized)
+    elif isinstance(value, str):
+        for text in (other for other in others if isinstance(other, str)):
+            yield from (text, text[::-1], text[: len(text) // 2], text + value)
+    elif isinstance(value, list | tuple):
+        yield from (type(value)([*value[: rng.randint(0, len(value))], *items]) for items in sequences)
+        yield from (
+            type(value)([*value[:-1], other]) for other in others if value and type(other) is type(value[0])
+        )
+    if isinstance(value, int | float | str):
+        yield from (rng.choice(items) for items in sequences if items)
+
+
+def _exchanged(values: Sequence[Any]) -> Iterator[list[Any]]:
+    """Two arguments of the same type in each other's place."""
+    for a, b in combinations(range(len(values)), 2):
+        if type(values[a]) is type(values[b]):
+            yield _with(_with(values, a, values[b]), b, values[a])
+
+
+def _with(values: Sequence[Any], place: int, value: Any) -> list[Any]:
+    return [*values[:place], value, *values[place + 1 :]]
