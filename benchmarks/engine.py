@@ -28,7 +28,7 @@ from caps.cli.main import spare_collector
 from caps.config import RunConfig
 from caps.core.types import Candidate, Problem
 from caps.engines.local import LocalEngine
-from caps.judging.scripted import ScriptedJudge
+from caps.judging.recorded import ScriptedJudge
 from caps.session.parts import make_prepare
 from caps.session.resolve import resolve
 from caps.session.session import open_session

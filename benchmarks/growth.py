@@ -35,7 +35,7 @@ from caps.config import RunConfig
 from caps.core.types import Candidate, Problem, Rating, Solo
 from caps.engines.base import Engine
 from caps.engines.local import LocalEngine
-from caps.judging.scripted import ScriptedJudge
+from caps.judging.recorded import ScriptedJudge
 from caps.reports.charts import lines
 from caps.reports.pictures import svg_text
 from caps.session.parts import make_prepare, make_strategy

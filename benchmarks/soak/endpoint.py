@@ -18,7 +18,7 @@ from aiohttp import web
 from verdicts import verdict
 
 from caps.core.types import Message
-from caps.journal.keys import prompt_digest
+from caps.journal.records import prompt_digest
 from caps.testing import Half, Hang, Raw, Reply, Reset, ScriptedEndpoint, Status, is_judge
 from caps.testing.endpoint import Behaviour
 

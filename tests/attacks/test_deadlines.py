@@ -22,7 +22,7 @@ from caps.findings.programs import BehaviourFinder
 from caps.grading.math import MathGrader
 from caps.journal.store import Journal
 from caps.judging.preparation import LONG_CODE
-from caps.judging.scripted import ScriptedJudge
+from caps.judging.recorded import ScriptedJudge
 from caps.models.base import Request
 from caps.models.embedded import EmbeddedModel
 from caps.models.weights import default_weights

@@ -30,9 +30,8 @@ from caps.core.types import Message
 from caps.journal.store import Journal
 from caps.models import faults
 from caps.models.base import Request
-from caps.models.batch_api import BatchApi, read_batch, read_id, read_page
-from caps.models.batch_lines import read_item, read_result
-from caps.models.discovery import ServerAddress, discover
+from caps.models.batch import BatchApi, read_batch, read_id, read_item, read_page, read_result
+from caps.models.endpoints import ServerAddress, discover
 from caps.models.faults import Retries, retry_after
 from caps.models.http import HttpModel, Timeouts
 from caps.models.journaled import JournaledModel, to_reply

@@ -21,7 +21,7 @@ from caps.findings.answers import AnswerFinder
 from caps.grading.math import MathGrader
 from caps.judging.llm import LONGEST_READ, JudgingModel, LlmJudge
 from caps.judging.preparation import LONG_CODE
-from caps.judging.scripted import ScriptedJudge
+from caps.judging.recorded import ScriptedJudge
 from caps.models.scripted import ScriptedModel
 from caps.prompts.fence import quote
 from caps.server.admission import Limits

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from caps.sandbox.base import PYTHON, Limits
-from caps.sandbox.bubblewrap import Bubblewrap, has_filter
+from caps.sandbox.launchers import Bubblewrap, has_filter
 from caps.sandbox.runner import Runner
 from support.leftovers import processes_with
 from support.sandboxing import UNHURRIED, case, grade, needs_bubblewrap, run

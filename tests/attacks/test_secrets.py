@@ -23,11 +23,10 @@ from caps.core.secrets import (
     unrecorded,
 )
 from caps.core.types import Message
-from caps.journal.keys import request_key
+from caps.journal.records import request_key
 from caps.models.base import ConnectOptions, Request
-from caps.models.batch_api import BatchApi
-from caps.models.discovery import ServerAddress, discover
-from caps.models.endpoints import Endpoint
+from caps.models.batch import BatchApi
+from caps.models.endpoints import Endpoint, ServerAddress, discover
 from caps.models.faults import Retries
 from caps.models.http import HttpModel
 from caps.models.servers import ServersModel

@@ -17,7 +17,7 @@ from caps.cli.doctor_checks import (
     check_sandbox,
     check_weights,
 )
-from caps.models.discovery import ServerAddress
+from caps.models.endpoints import ServerAddress
 from caps.models.weights import cached_path
 from caps.testing import ScriptedEndpoint
 from support.shell import caps, installed

@@ -10,9 +10,8 @@ from caps.core.types import Case, Group, Level, Pairing, Pick, Rating, Solo, Una
 from caps.costs.budget import Shortage, UnlimitedBudget
 from caps.judging.callables import CallableJudge
 from caps.judging.llm import JudgingModel, LlmJudge
-from caps.judging.recorded import RecordedJudge
+from caps.judging.recorded import RecordedJudge, ScriptedJudge
 from caps.judging.reward import RewardJudge
-from caps.judging.scripted import ScriptedJudge
 from caps.judging.several import SeveralJudges, WeightedJudge
 from caps.models.rewards import Form
 from caps.models.scripted import ScriptedModel

@@ -11,7 +11,7 @@ from aiohttp import web
 from caps.config import RunConfig
 from caps.core.errors import AccessError, BusyError, MissingFeatureError, RefusedError, SettingError
 from caps.engines.base import CaseRun
-from caps.engines.batch_http import batches_under_way
+from caps.engines.batch_carriers import batches_under_way
 from caps.engines.local import fast_forward
 from caps.journal.store import Journal
 from caps.session.parts import make_strategy

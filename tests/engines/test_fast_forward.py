@@ -12,8 +12,7 @@ from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine, fast_forward
 from caps.journal.store import Journal
 from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
-from caps.models.journaled import JournaledModel
-from caps.models.replayed import ReplayedModel
+from caps.models.journaled import JournaledModel, ReplayedModel
 from caps.models.scripted import ScriptedModel
 from caps.session.parts import load_templates, make_prepare, make_strategy
 from caps.testing import cases

@@ -13,7 +13,7 @@ from caps.engines.local import LocalEngine, warms_prefix
 from caps.judging.base import Ruling
 from caps.judging.llm import JudgingModel, LlmJudge
 from caps.models.base import Request
-from caps.models.discovery import takes_cache_control
+from caps.models.endpoints import takes_cache_control
 from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
 from caps.session.parts import load_templates, make_prepare, make_strategy

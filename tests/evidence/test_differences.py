@@ -13,7 +13,7 @@ from caps.evidence.domains import register_domain
 from caps.evidence.profiles import profile_named, with_views
 from caps.evidence.views import LONGEST_SHOWN, MAX_LINES, code_difference
 from caps.judging.llm import JudgingModel, LlmJudge
-from caps.judging.prompt_sizes import PromptSizes
+from caps.judging.preparation import PromptSizes
 from caps.models.scripted import ScriptedModel
 from caps.session.parts import load_templates, make_prepare, make_strategy
 from caps.studies.planning import forecast_case

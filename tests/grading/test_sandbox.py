@@ -14,7 +14,7 @@ import pytest
 
 from caps.core.errors import SandboxError, SettingError, UserError
 from caps.sandbox.base import PYTHON, Job, Limits, find_sandbox
-from caps.sandbox.bubblewrap import Bubblewrap, _common_arguments, build_filter
+from caps.sandbox.launchers import Bubblewrap, _common_arguments, build_filter
 from caps.sandbox.runner import Launch, Runner
 from support.leftovers import processes_with
 from support.sandboxing import UNHURRIED, needs_bubblewrap, run

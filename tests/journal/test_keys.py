@@ -5,7 +5,7 @@ from msgspec.structs import fields, replace
 
 from caps.core.errors import SettingError
 from caps.core.types import Message
-from caps.journal.keys import prompt_digest, request_key
+from caps.journal.records import prompt_digest, request_key
 from caps.models.base import Request
 
 texts = st.text(max_size=20)

@@ -18,7 +18,7 @@ from caps.evidence import domains
 from caps.evidence.domains import domain_named, guess_domain, register_domain
 from caps.evidence.profiles import view_named
 from caps.models.base import ConnectOptions
-from caps.models.discovery import connect
+from caps.models.endpoints import connect
 from caps.registry import DOMAINS, JUDGES, STRATEGIES, allow, names_code, resolve
 from caps.session.parts import make_finders, make_grader, make_judge, make_strategy
 from caps.session.resolve import strategy_of

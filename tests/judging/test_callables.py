@@ -9,7 +9,7 @@ import pytest
 
 import caps
 from caps.judging.callables import CallableJudge
-from caps.judging.scripted import ScriptedJudge
+from caps.judging.recorded import ScriptedJudge
 from caps.testing import cases, judge_by_quality, stated_quality
 
 

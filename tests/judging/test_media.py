@@ -8,7 +8,7 @@ import pytest
 from caps import Level, Pairing, select_sync
 from caps.core.errors import CapsError, InputError
 from caps.datasets.case_files import case_row, parse_case, read_cases
-from caps.journal.keys import request_key
+from caps.journal.records import request_key
 from caps.judging.llm import JudgingModel, LlmJudge
 from caps.models.base import estimate_prompt
 from caps.models.probing import BLUE

@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps.core.types import Message
-from caps.journal.keys import request_key
+from caps.journal.records import request_key
 from caps.models.base import Completion, Request
-from caps.models.batch_api import read_batch
-from caps.models.batch_lines import encode_line, parse_key, read_item, read_result
+from caps.models.batch import encode_line, parse_key, read_batch, read_item, read_result
 from caps.models.faults import Fault
 from caps.models.pending import Failures, PendingRequest
 from caps.models.wire import encode_body

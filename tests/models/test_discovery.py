@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from caps.models.discovery import ServedModel, ServerAddress, discover, local_endpoints
+from caps.models.endpoints import ServedModel, ServerAddress, discover, local_endpoints
 from support.waiting import PATIENCE, skip
 
 VLLM = {"data": [{"id": "qwen3-14b", "max_model_len": 40960}, {"id": "qwen3-4b", "max_model_len": None}]}

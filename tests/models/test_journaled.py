@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from caps.core.errors import BusyError, JournalError
 from caps.core.types import Message, TokenLogprob, Usage
-from caps.journal.keys import prompt_digest, request_key
+from caps.journal.records import prompt_digest, request_key
 from caps.journal.store import Journal
 from caps.models.base import Completion, Request
 from caps.models.http import HttpModel

@@ -13,8 +13,8 @@ from platformdirs import user_cache_path
 from caps.core.errors import InputError, SettingError, UserError
 from caps.models import weights
 from caps.models.base import ConnectOptions
-from caps.models.discovery import connect, locate
 from caps.models.embedded import EmbeddedModel, choose_threads
+from caps.models.endpoints import connect, locate
 from caps.models.http import HttpModel
 from caps.models.weights import context_length, default_weights, weights_name
 from caps.sandbox.base import usable_cores

@@ -17,7 +17,7 @@ from caps.core.errors import (
 )
 from caps.core.secrets import shown_address, split_addresses
 from caps.models.base import ConnectOptions
-from caps.models.discovery import connect
+from caps.models.endpoints import connect
 from caps.models.faults import Retries
 from caps.models.http import Timeouts
 from caps.models.servers import ServersModel, join_addresses, prefix_of, prefix_of_body, rank

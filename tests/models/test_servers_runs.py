@@ -11,7 +11,7 @@ from caps.cli.main import make_app
 from caps.config import RunConfig
 from caps.core.errors import MissingFeatureError, UnreachableError
 from caps.engines.base import in_order
-from caps.journal.keys import request_key
+from caps.journal.records import request_key
 from caps.models.endpoints import Callbacks
 from caps.session.resolve import resolve
 from caps.session.session import open_session

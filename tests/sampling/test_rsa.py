@@ -6,7 +6,7 @@ import pytest
 from caps.core.domains import Grade
 from caps.core.errors import RefusedError, SettingError
 from caps.core.types import Candidate
-from caps.prompts.letters import JOINER
+from caps.prompts.fence import JOINER
 from caps.sampling.base import SamplingTools
 from caps.sampling.methods import Aggregate, Rsa
 from caps.sampling.presets import Preset

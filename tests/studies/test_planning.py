@@ -10,7 +10,7 @@ from caps.core.text import estimate_tokens
 from caps.core.types import Case
 from caps.costs.prices import Price, Terms
 from caps.evidence.domains import domain_named
-from caps.judging.prompt_sizes import PromptSizes
+from caps.judging.preparation import PromptSizes
 from caps.judging.simulated import PRESETS, SimulatedJudge, judge_of
 from caps.prompts.render import find_template, render
 from caps.session.parts import load_templates, make_prepare, make_strategy

@@ -8,9 +8,8 @@ from caps.core.errors import UserError
 from caps.core.types import Candidate, Case, Problem
 from caps.grading.code import CodeGrader
 from caps.sandbox.base import PYTHON, Limits, find_sandbox
-from caps.sandbox.bubblewrap import Bubblewrap
+from caps.sandbox.launchers import Bubblewrap, UnsafeLocal
 from caps.sandbox.runner import Runner
-from caps.sandbox.unsafe_local import UnsafeLocal
 from support.closing import closing
 
 UNHURRIED = Limits(seconds=20)  # also where many other things are under way

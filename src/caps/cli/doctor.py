@@ -18,7 +18,7 @@ from caps.config.judges import JudgeTable
 from caps.config.sources import read_environment
 from caps.core.secrets import split_addresses
 from caps.journal.store import default_path
-from caps.models.discovery import ServerAddress
+from caps.models.endpoints import ServerAddress
 from caps.models.rewards import Form
 from caps.models.weights import default_weights
 from caps.registry import REWARD_JUDGE

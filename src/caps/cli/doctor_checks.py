@@ -17,12 +17,12 @@ from typing import Literal, NamedTuple
 from caps.config.judges import JudgeTable
 from caps.core.errors import CapsError
 from caps.core.secrets import shown_address
-from caps.models.discovery import ServerAddress
+from caps.models.endpoints import ServerAddress
 from caps.models.rewards import Form
 from caps.models.weights import cached_path, is_intact
 from caps.registry import INSTALL_AGENTS
-from caps.sandbox.bubblewrap import has_filter
 from caps.sandbox.languages import TOOLCHAINS, Toolchain
+from caps.sandbox.launchers import has_filter
 from caps.workers.child_python import isolated
 
 AGENTS_PURPOSE = "patches and runs of agents (--domain patch, trajectory)"
@@ -147,7 +147,7 @@ def check_endpoint(endpoint: ServerAddress | None, model: str | None = None) -> 
     if endpoint is None:
         fix = "export CAPS_BASE_URL=http://localhost:8000/v1 CAPS_MODEL=NAME"
         return Check("endpoint", "missing", "none in the environment; --model embedded needs none", fix)
-    from caps.models.discovery import discover  # noqa: PLC0415  (aiohttp takes a while to load)
+    from caps.models.endpoints import discover  # noqa: PLC0415  (aiohttp takes a while to load)
 
     (found,) = asyncio.run(discover([endpoint], seconds=5.0))
     fixes = {

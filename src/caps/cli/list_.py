@@ -16,7 +16,7 @@ from caps.core.errors import SettingError
 from caps.core.settings import allowed, nearest
 from caps.core.text import number
 from caps.models import weights
-from caps.models.discovery import EMBEDDED, Discovered, local_endpoints
+from caps.models.endpoints import EMBEDDED, Discovered, local_endpoints
 from caps.registry import (
     DATASETS,
     DOMAINS,
@@ -122,7 +122,7 @@ def _settings() -> Rows:
 
 def _models() -> Rows:
     """The embedded model, those of servers that the environment names, and those on the usual local ports."""
-    from caps.models.discovery import discover  # noqa: PLC0415  (aiohttp takes a while to load)
+    from caps.models.endpoints import discover  # noqa: PLC0415  (aiohttp takes a while to load)
 
     named = environment_places()
     addresses = {place.base_url.rstrip("/").replace("localhost", "127.0.0.1") for place in named}

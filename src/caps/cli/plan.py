@@ -32,7 +32,7 @@ from caps.datasets.imports import count_cases, open_cases
 from caps.files import is_stream
 from caps.findings.written_tests import MAX_TOKENS, applies, request_for_tests
 from caps.judging.profiles import profile_fields, read_profile
-from caps.models.discovery import served_context
+from caps.models.endpoints import served_context
 from caps.models.servers import join_addresses
 from caps.models.tokenizing import Tokenizer, tokens_per_character
 from caps.registry import REWARD_JUDGE, STRATEGIES

@@ -25,7 +25,7 @@ from caps.engines.local import fast_forward
 from caps.findings.base import recall
 from caps.journal.store import Journal
 from caps.judging.base import Judge
-from caps.models.replayed import ReplayedModel
+from caps.models.journaled import ReplayedModel
 from caps.registry import STRATEGIES
 from caps.runs.adaptive_lines import adaptive_line
 from caps.runs.folder import RunRecord, read_rulings, read_run, run_folders

@@ -14,8 +14,7 @@ from caps.core.types import Ask, Case, Level, Pairing, Round, Selection, Usage
 from caps.costs.budget import Budget, UnlimitedBudget
 from caps.costs.ledger import Ledger
 from caps.judging.base import UNREAD, Judge, PreparedCase, Ruling
-from caps.judging.preparation import CasePreparation
-from caps.judging.prompt_sizes import PromptSizes
+from caps.judging.preparation import CasePreparation, PromptSizes
 from caps.workers.texts import TextWorkers
 
 Prepare = Callable[[Case], PreparedCase]

@@ -17,7 +17,7 @@ from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.budget import Budget
 from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, strategy_for, unreadable_case
-from caps.engines.batch_files import Notices
+from caps.engines.batch_carriers import Notices
 from caps.engines.local import fast_forward
 from caps.engines.readability import ReplyCheck
 from caps.engines.scheduler import MAX_PREPARING

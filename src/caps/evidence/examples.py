@@ -1,4 +1,4 @@
-"""Examples shown in a problem statement.
+"""Examples shown in a problem statement, and arguments made from annotations where there are none.
 
 Recognised: `>>> f([1, 2])` with the value on the next line, `f(3) == 4`, `f("a") -> "b"`, `f(1) should return
 2`, `Input: n = 5` with `Output: 1` below. Arguments and values must be literals; nothing is evaluated.

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 import msgspec
 
 from caps.core.errors import JournalError
-from caps.journal.claims import Claims
 from caps.journal.database import (
     BUSY_SECONDS,
     MAX_CHECKED_BYTES,
+    Claims,
     beside,
     check_is_file,
     connect,

@@ -1,11 +1,11 @@
-"""A judge that answers from recorded verdicts, with one rule for asks without an exact record.
+"""Judges that answer from records: recorded verdicts, the journal of a run, or a script.
 
-The records come from a file (`datasets.verdicts`), either of another run or published. To replay a run from
-its own journal, see `judging.replayed`.
+Recorded verdicts come from a file (`datasets.verdicts`), either of another run or published; one rule holds
+for asks without an exact record.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from caps.core.types import (
 )
 from caps.costs.budget import Budget
 from caps.datasets.verdicts import Answers, Recorded, read_records, text_digest
-from caps.judging.base import Attempt, PreparedCase, Ruling
+from caps.judging.base import Attempt, Judge, PreparedCase, Ruling
 
 FULL_VIEW = "full view"
 MERGED_ORDER = "merged order"
@@ -176,3 +176,42 @@ def _stand_ins(ask: Ask) -> Iterator[tuple[Ask, frozenset[str]]]:
             if isinstance(one, Pairing):
                 other = "ratings" if one.dialect == "verdicts" else "verdicts"
                 yield replace(one, dialect=other), changed | {NO_CONFIDENCE}
+
+
+# --- A judge that repeats a run: replies from the journal, unanswered asks as recorded ---
+
+
+class ReplayedJudge:
+    """Leaves asks unanswered that a run left unanswered, and passes the rest to a judge on the journal."""
+
+    def __init__(self, inner: Judge, unanswered: Mapping[tuple[str, Ask], str]) -> None:
+        self._inner, self._unanswered = inner, unanswered
+
+    async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:
+        """Answer as the run did."""
+        reason = self._unanswered.get((prepared.case.id, ask))
+        if reason is not None:
+            return Ruling(Unanswered(reason))
+        return await self._inner.rule(prepared, ask, budget)
+
+    def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
+        """The most that the ask may have cost."""
+        return self._inner.max_usage(prepared, ask)
+
+
+# --- A judge for tests, docs and benchmarks that answers with a function, at no cost ---
+
+
+class ScriptedJudge:
+    """Answers with a function of the prepared case and the ask."""
+
+    def __init__(self, answer: Callable[[PreparedCase, Ask], Answer]) -> None:
+        self._answer = answer
+
+    async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:  # noqa: ARG002
+        """Answer an ask about a case, for nothing."""
+        return Ruling(self._answer(prepared, ask))
+
+    def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
+        """Nothing."""
+        return Usage(0, 0)

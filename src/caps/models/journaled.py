@@ -18,9 +18,10 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from caps.core.errors import NotRecordedError
 from caps.core.types import TokenLogprob, Usage
-from caps.journal.keys import prompt_digest, request_key
-from caps.journal.records import Reply, ReplyStore
+from caps.journal.records import Reply, ReplyStore, prompt_digest, request_key
+from caps.journal.store import Journal
 from caps.models.base import Completion, HoldsConnections, Model, Request
 from caps.models.wire import finite
 
@@ -153,3 +154,27 @@ def _unpack(packed: str | None) -> tuple[TokenLogprob, ...]:
         TokenLogprob(token, logprob, tuple((other, value) for other, value in top))
         for token, logprob, top in rows
     )
+
+
+# --- A model that answers from the journal only and makes no requests ---
+
+
+class ReplayedModel:
+    """Replies as the journal holds them; what it does not hold raises `NotRecordedError`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer from the journal, at once."""
+        stored = await self.recall(request)
+        if stored is None:
+            raise NotRecordedError(f"no reply to this {request.template!r} prompt is in the journal")
+        return stored
+
+    async def recall(self, request: Request) -> Completion | None:
+        """The reply that the journal holds."""
+        return recalled(self._journal.get(request_key(request)))
+
+    async def close(self) -> None:
+        """Nothing is held open."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from caps.core.errors import AccessError, ModelError, NotRecordedError, UnknownModelError
-from caps.journal.keys import prompt_digest, request_key
+from caps.journal.records import prompt_digest, request_key
 from caps.journal.store import Journal
 from caps.models.base import Completion, Request, estimate_prompt
 from caps.models.faults import Fault

@@ -31,7 +31,7 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from caps.core.types import Ask, Group, Pairing, Pick, Rating, Solo, Verdict, verdict_of
-from caps.prompts.letters import small_letters, unusual, visible
+from caps.prompts.fence import small_letters, unusual, visible
 
 How = Literal["tags", "json", "plain", "none"]
 Imitation: TypeAlias = Literal["verdict", "retraction", "thought"]

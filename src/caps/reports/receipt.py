@@ -24,7 +24,7 @@ from caps.core.types import (
     verdict_of,
 )
 from caps.engines.base import CaseRun
-from caps.journal.keys import request_key
+from caps.journal.records import request_key
 from caps.judging.base import Opinion, PreparedCase
 from caps.reports.answers import ANSWER_CHARACTERS, plain_formula, short_name, shortened_words
 from caps.reports.bracket import confidence

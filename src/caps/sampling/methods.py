@@ -10,7 +10,7 @@ from caps.core.settings import check_settings, setting
 from caps.core.types import Candidate, Case
 from caps.evidence.anatomy import spoken
 from caps.evidence.views import thinking
-from caps.models.discovery import EMBEDDED
+from caps.models.endpoints import EMBEDDED
 from caps.registry import METHODS, PRESETS, build
 from caps.sampling.base import Generator, Method, Sampled, SamplingTools, record_step
 from caps.sampling.presets import Preset

@@ -23,8 +23,7 @@ from caps.evidence.domains import domain_named
 from caps.judging.payment import USUAL_OUTPUT, NoReply, ReplyHistory, pay
 from caps.models.base import Completion, Model, Request
 from caps.models.limits import Gate
-from caps.prompts.fence import nonce_for
-from caps.prompts.letters import JOINER
+from caps.prompts.fence import JOINER, nonce_for
 from caps.prompts.render import ask_for_answer, generation_name, render
 from caps.sampling.base import Method, Sample, Sampled, SamplingTools
 from caps.sampling.presets import Preset

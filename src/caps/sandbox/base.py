@@ -153,9 +153,8 @@ class Sandbox(Protocol):
 
 async def find_sandbox(name: str = "auto", *, cores: int | None = None) -> Sandbox:
     """Find and test the sandbox of that name; `auto` never chooses the unsafe one."""
-    from caps.sandbox.bubblewrap import Bubblewrap  # noqa: PLC0415 - import cycle
+    from caps.sandbox.launchers import Bubblewrap, UnsafeLocal  # noqa: PLC0415
     from caps.sandbox.runner import Runner  # noqa: PLC0415
-    from caps.sandbox.unsafe_local import UnsafeLocal  # noqa: PLC0415
 
     if name not in NAMES:
         raise SettingError(f"no sandbox is called {name!r}: choose one of {', '.join(NAMES)}")

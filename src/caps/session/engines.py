@@ -22,7 +22,7 @@ from caps.session.tracing import TracedEngine, Tracing
 from caps.workers.texts import TextWorkers
 
 if TYPE_CHECKING:
-    from caps.engines.batch_files import BatchSettings
+    from caps.engines.batch_carriers import BatchSettings
     from caps.engines.remote import OpenContext
     from caps.models.pending import PendingRequests
     from caps.session.resolve import Resolved
@@ -116,8 +116,7 @@ def batch_engine(
 ) -> Engine:
     """The engine that sends batches to the endpoints of models, or writes them to the batch folder."""
     from caps.engines.batch import BatchEngine, Carrier  # noqa: PLC0415
-    from caps.engines.batch_folder import FolderCarrier  # noqa: PLC0415
-    from caps.engines.batch_http import HttpCarrier  # noqa: PLC0415
+    from caps.engines.batch_carriers import FolderCarrier, HttpCarrier  # noqa: PLC0415
     from caps.models.pending import Failures, PendingRequests  # noqa: PLC0415
 
     config, settings, price = resolved.config, batch_settings(resolved.config), resolved.price
@@ -156,7 +155,7 @@ def cluster(config: RunConfig) -> Cluster:
 
 def batch_settings(config: RunConfig) -> "BatchSettings":
     """The settings of the batch engine."""
-    from caps.engines.batch_files import BatchSettings  # noqa: PLC0415
+    from caps.engines.batch_carriers import BatchSettings  # noqa: PLC0415
 
     return override(BatchSettings(), {name: setting_text(value) for name, value in config.batch.items()})
 
@@ -165,7 +164,7 @@ def batch_started(config: RunConfig) -> float | None:
     """When the run of the batch folder began, in seconds since 1970; None if there is none yet."""
     if config.batch_dir is None:
         return None
-    from caps.engines.batch_folder import read_state  # noqa: PLC0415
+    from caps.engines.batch_carriers import read_state  # noqa: PLC0415
 
     state = read_state(Path(config.batch_dir))
     return None if state is None else state.started

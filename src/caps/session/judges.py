@@ -22,14 +22,12 @@ from caps.journal.records import ReplyStore
 from caps.judging.base import Judge, NoJudge
 from caps.judging.callables import CallableJudge
 from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
-from caps.judging.recorded import RecordedJudge
-from caps.judging.replayed import ReplayedJudge
+from caps.judging.recorded import RecordedJudge, ReplayedJudge
 from caps.judging.reward import RewardJudge
 from caps.judging.several import SeveralJudges, WeightedJudge, priced
 from caps.models import weights
 from caps.models.base import HasConnections, Model
-from caps.models.discovery import takes_cache_control
-from caps.models.endpoints import Connector, Endpoint
+from caps.models.endpoints import Connector, Endpoint, takes_cache_control
 from caps.models.http import HttpModel
 from caps.models.probing import Probed, probe
 from caps.models.rewards import TEMPLATES, Form, RewardModel

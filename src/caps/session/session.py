@@ -40,9 +40,8 @@ from caps.judging.base import Judge
 from caps.judging.recorded import RecordedJudge
 from caps.models.base import HasConnections, Model
 from caps.models.endpoints import Endpoint, call_capacity, connections_of, least_context
-from caps.models.journaled import JournaledModel
+from caps.models.journaled import JournaledModel, ReplayedModel
 from caps.models.probing import Probed
-from caps.models.replayed import ReplayedModel
 from caps.models.rewards import TEMPLATES, RewardModel
 from caps.models.servers import ServerRecord, ServersModel
 from caps.registry import MODEL_JUDGES, allow, allowed

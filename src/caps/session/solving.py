@@ -28,8 +28,7 @@ from caps.engines.budget import CaseBudget
 from caps.engines.local import LocalEngine
 from caps.engines.readability import ReplyCheck
 from caps.evidence.domains import guess_domain
-from caps.journal.keys import request_key
-from caps.journal.records import ReplyStore
+from caps.journal.records import ReplyStore, request_key
 from caps.registry import DEFAULT_DOMAIN
 from caps.sampling.base import Grading, Ranking, Sample, Sampled, SamplingTools, record_step
 from caps.sampling.generators import Quality

@@ -27,7 +27,7 @@ from caps.core.types import Ask, Case, Entrant, Level
 from caps.evidence.domains import with_stated_domain
 from caps.judging.base import PreparedCase
 from caps.judging.llm import JudgeSettings
-from caps.judging.prompt_sizes import PromptSizes
+from caps.judging.preparation import PromptSizes
 from caps.judging.simulated import NORMAL, JudgeModel, SimulatedJudge
 from caps.session.parts import make_prepare
 from caps.statistics.estimates import Range
