@@ -15,7 +15,8 @@ connections, journal and budgets. There is no journal unless one is named.
     async with caps.open(model="qwen3-14b", base_url=URL) as client:
         best = await client.best("What is 17 * 23?", ["391", "401"])
 
-Guessed domains (level INFO) and warnings about cases go to the logger `caps`.
+The logger `caps` and those below it report what happens: WARNING problems, INFO calls, costs and guesses,
+DEBUG cases and requests. No message contains texts of cases, prompts, replies or keys.
 """
 
 import asyncio
@@ -44,21 +45,24 @@ from contextlib import (
     suppress,
 )
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any, TypeVar, Unpack, get_type_hints
 
 from caps.config import Keys, RunConfig, find_option, options
 from caps.config.sources import read_environment, refuse_misspelt_variables
-from caps.core.errors import CapsError, InputError, UnreadableJudgeError
+from caps.core.errors import CapsError, InputError, NoEndpointError, UnreadableJudgeError
 from caps.core.settings import nearest
+from caps.core.text import plural
 from caps.core.types import DEFAULT_ID, Candidate, Case, Problem
+from caps.costs.ledger import Sums
 from caps.datasets.case_files import parse_row
 from caps.datasets.fields import standard_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
 from caps.evidence.domains import agree_on_domain, domain_named, guess_domain
+from caps.judging.base import NoJudge
 from caps.models.base import model_name
 from caps.models.endpoints import Callbacks
 from caps.results import (
@@ -138,10 +142,10 @@ class Client:
 
     async def select(self, case: CaseLike) -> Selected:
         """Choose the best candidate of a case: a `Case`, or a mapping with the fields of a line of cases."""
-        with _errors_in_python():
+        with _errors_in_python(), _CallLog() as log:
             cases = _with_logged_guesses(agree_on_domain([_case_of(case)]), self._resolved)
             (outcome,) = [outcome async for outcome in self._session.run(cases)]
-            return _selected(outcome, self._resolved)
+            return _selected(outcome, self._resolved, log)
 
     async def best(
         self, problem: str, candidates: Sequence[str | Candidate], *, domain: str | None = None
@@ -189,14 +193,14 @@ class Client:
         case = (
             question if isinstance(question, Case) else question_case(question, _domain_name(config.domain))
         )
-        with _errors_in_python():
+        with _errors_in_python(), _CallLog() as log:
             solution = await (await self._open_solver()).solve(case)
-        sampled, outcome = solution.sampled, solution.outcome
-        if sampled.case is None or outcome is None:
-            raise CapsError(f"question {case.id!r}: {sampled.failure}")
-        if sampled.case.guessed:
-            _log_guess(sampled.case)
-        selected = _selected(outcome, self._resolved)
+            sampled, outcome = solution.sampled, solution.outcome
+            if sampled.case is None or outcome is None:
+                raise CapsError(f"question {case.id!r}: {sampled.failure}")
+            if sampled.case.guessed:
+                _log_guess(sampled.case)
+            selected = _selected(outcome, self._resolved, log)
         assert selected.winner is not None  # noqa: S101
         winner = sampled.case.candidates[selected.winner]
         return Solved(selected.text, final_answer(winner), sampled.case, sampled, selected)
@@ -214,11 +218,16 @@ class Client:
     ) -> AsyncGenerator[tuple[int, Selected], None]:
         """Results with the number of their case, in order of completion."""
         resolved = self._resolved
-        with _errors_in_python(), _RELAXED_GC, _bar(source.total, shown=progress) as advance:
+        with (
+            _errors_in_python(),
+            _RELAXED_GC,
+            _bar(source.total, shown=progress) as advance,
+            _CallLog() as log,
+        ):
             async with aclosing(self._session.run(_with_logged_guesses(source, resolved))) as outcomes:
                 async for outcome in outcomes:
                     advance()
-                    yield outcome.number, selected_of(outcome, resolved.config, resolved.price)
+                    yield outcome.number, log.add(selected_of(outcome, resolved.config, resolved.price))
 
 
 @_with_explicit_signature
@@ -233,8 +242,10 @@ def open(**keywords: Unpack[OpenOptions]) -> AbstractAsyncContextManager[Client]
 
 
 @asynccontextmanager
-async def _open(keywords: Any, allowed: type, *, generating: bool = False) -> AsyncIterator[Client]:
-    work = partial(_resolve, keywords, allowed, generating=generating)
+async def _open(
+    keywords: Any, allowed: type, *, generating: bool = False, judge_needed: bool = True
+) -> AsyncIterator[Client]:
+    work = partial(_resolve, keywords, allowed, generating=generating, judge_needed=judge_needed)
     resolved = await asyncio.to_thread(work)  # reads files, and may download weights
     async with AsyncExitStack() as stack:
         with _errors_in_python():
@@ -263,7 +274,7 @@ async def select(case: CaseLike, **keywords: Unpack[SelectOptions]) -> Selected:
     `CapsError` when nothing could be judged.
     """
     given = _case_of(case)
-    async with _open(keywords, SelectOptions) as client:
+    async with _open(keywords, SelectOptions, judge_needed=False) as client:
         return await client.select(given)
 
 
@@ -282,7 +293,7 @@ async def best(
     `domain` is `code`, `math`, `general`, one of an installed package, or one given to `register_domain`; it
     is guessed from the answers if it is not given.
     """
-    async with _open(keywords, BestOptions) as client:
+    async with _open(keywords, BestOptions, judge_needed=False) as client:
         return await client.best(problem, candidates)
 
 
@@ -360,7 +371,11 @@ _OBJECTS = ("strategy", "preset", "method")
 _ADDRESSES = ("base_url", "judge_model", "judge_base_url")
 
 
-_FLAG = re.compile(r"--([a-z][a-z0-9-]+)")
+#: An option of the command line in a message, perhaps with its value.
+_FLAG = re.compile(
+    r"--(?P<name>[a-z][a-z0-9-]+)(?: (?:(?P<key>\w+)=(?P<entry>[\w.…]+)|(?P<value>[\w:/.-]*[\w/])))?"
+)
+_PLACEHOLDER = re.compile(r"[A-Z]{3,}|https?://.+|auto|embedded")
 
 
 @contextmanager
@@ -374,13 +389,25 @@ def _errors_in_python() -> Iterator[None]:
 
 
 def _keyword(flag: re.Match[str]) -> str:
-    name = {"set": "settings"}.get(flag[1], flag[1].replace("-", "_"))
-    return name if name in (*get_type_hints(SolveOptions), *get_type_hints(ManyOptions)) else flag[0]
+    """The keyword of an option that a message names: `base_url="http://…"` for `--base-url http://…`."""
+    name = {"set": "settings"}.get(flag["name"], flag["name"].replace("-", "_"))
+    if name not in (*get_type_hints(SolveOptions), *get_type_hints(ManyOptions)):
+        return flag[0]
+    if flag["key"]:
+        return f'{name}={{"{flag["key"]}": "{flag["entry"]}"}}'
+    option, value = options().get(_RENAMED.get(name, name)), flag["value"]
+    if value and (_PLACEHOLDER.fullmatch(value) or (option is not None and value in option.choices)):
+        return f'{name}="{value}"'
+    said = f"{name}=True" if option is not None and option.kind == "flag" else name
+    return said if value is None else f"{said} {value}"
 
 
 @_errors_in_python()
-def _resolve(keywords: Any, allowed: type, *, generating: bool) -> Resolved:
-    """The resolved config of a call: keywords, then the environment, then the defaults."""
+def _resolve(keywords: Any, allowed: type, *, generating: bool, judge_needed: bool) -> Resolved:
+    """The resolved config of a call: keywords, then the environment, then the defaults.
+
+    Unless a judge is needed for sure, a missing endpoint is an error only once a judge is asked.
+    """
     known = get_type_hints(allowed)
     for name in keywords:
         if name not in known:
@@ -405,13 +432,16 @@ def _resolve(keywords: Any, allowed: type, *, generating: bool) -> Resolved:
         empty = value is None and not find_option(name).optional
         values[name] = options()[name].default if empty else value
     config = RunConfig(**values)
-    return resolve(
-        config,
-        Keys.find(config, **keys),
-        objects=Objects(judge=judge, judges=judge_objects, model=model, **objects),
-        generating=generating,
-        callbacks=Callbacks(_log.warning),
+    given_objects = Objects(judge=judge, judges=judge_objects, model=model, **objects)
+    finish = partial(
+        resolve, config, Keys.find(config, **keys), generating=generating, callbacks=Callbacks(_log.warning)
     )
+    try:
+        return finish(objects=given_objects)
+    except NoEndpointError as error:
+        if judge_needed:
+            raise
+        return finish(objects=replace(given_objects, judge=NoJudge(error)))
 
 
 def _several_judges(judges: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -446,10 +476,52 @@ def _log_guess(case: Case) -> None:
     _log.info('guessed the domain %s%s; domain="…" of the call or of the case states it', case.domain, why)
 
 
-def _selected(outcome: Outcome, resolved: Resolved) -> Selected:
-    if outcome.selection is None:
-        raise CapsError(f"case {outcome.name!r}: {outcome.failure}")
-    return selected_of(outcome, resolved.config, resolved.price)
+def _selected(outcome: Outcome, resolved: Resolved, log: "_CallLog") -> Selected:
+    result = log.add(selected_of(outcome, resolved.config, resolved.price))
+    if result.error is not None:
+        raise CapsError(f"case {outcome.name!r}: {result.error}") from outcome.error
+    return result
+
+
+class _CallLog:
+    """Logs what a call of the API chose and cost; nothing of texts, also not those of errors."""
+
+    def __init__(self) -> None:
+        self._started, self._costs = time.monotonic(), Sums()
+        self._usd: float | None = None
+        self._cases = self._failed = self._provisional = 0
+
+    def __enter__(self) -> "_CallLog":
+        return self
+
+    def add(self, result: Selected) -> Selected:
+        """Count a result, and return it."""
+        provisional = result.selection is not None and result.selection.provisional
+        self._cases += 1
+        self._failed += result.error is not None
+        self._provisional += provisional
+        self._costs.add(result.ledger.total())
+        if result.usd is not None:
+            self._usd = (self._usd or 0.0) + result.usd
+        if _log.isEnabledFor(logging.DEBUG):
+            chosen = "failed" if result.winner is None else f"candidate {result.winner}"
+            causes = {reason.partition(":")[0] for reason in result.ledger.unanswered}
+            _log.debug(
+                "case %r: %s%s, %s, unanswered: %s",
+                result.id, chosen, ", provisional" if provisional else "",
+                plural(result.ledger.total().calls, "judge call"), ", ".join(sorted(causes)) or "none",
+            )  # fmt: skip
+        return result
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        costs, seconds = self._costs, time.monotonic() - self._started
+        usd = "" if self._usd is None else f", ${self._usd:.4f}"
+        _log.info(
+            "%s (%d failed, %d provisional) in %.2f s: %s, %d tokens read, %d written%s%s",
+            plural(self._cases, "case"), self._failed, self._provisional, seconds,
+            plural(costs.calls, "judge call"), costs.asked, costs.output, usd,
+            "" if kind is None else f"; then {kind.__name__}",
+        )  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 CapsError
 ├── UserError             the user: a command line, a setting, a file
 │   ├── SettingError      a name, field or value that is not allowed
+│   │   └── NoEndpointError no model or no address of one is configured
 │   ├── InputError        a file or case that cannot be read as what it should be
 │   │   └── SlowTextError a text that took too long to read, or broke its reader
 │   └── MissingExtraError an optional package that is not installed
@@ -39,6 +40,10 @@ class UserError(CapsError):
 
 class SettingError(UserError):
     """A name, field or value that is not allowed."""
+
+
+class NoEndpointError(SettingError):
+    """No model, or no address of one, is configured."""
 
 
 class InputError(UserError):

@@ -37,7 +37,8 @@ class AskRuling(msgspec.Struct, frozen=True):
 class Outcome:
     """The result of a case: its contest or the reason why it failed, with all rulings and costs.
 
-    `v1_characters` are what V1-Infer reads of it, `asked_characters` the prompts that the judge counted.
+    `error` is the last exception that left an ask unanswered, or failed the case. `v1_characters` are what
+    V1-Infer reads of it, `asked_characters` the prompts that the judge counted.
     """
 
     number: int
@@ -47,6 +48,7 @@ class Outcome:
     judged: list[AskRuling] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
     failure: str | None = None
+    error: Exception | None = None
     v1_characters: float = 0.0
     asked_characters: int = 0
 
@@ -303,6 +305,7 @@ class CaseRun:
                 outcome.ledger.unreadable[attempt.cause or ""] += 1
         if ruling.malformed is not None:
             outcome.ledger.malformed[ruling.malformed] += 1
+        outcome.error = ruling.error or outcome.error
         if ruling.unanswered is not None:
             outcome.ledger.unanswered[ruling.unanswered] += 1
         if ruling.substituted:

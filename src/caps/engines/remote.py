@@ -217,13 +217,13 @@ class RemoteCoordinator:
         self._coordinator.settle.remote(self._life, max_usage, spent)
 
     def report_payments(self, ruling: Ruling) -> Ruling:
-        """The ruling, with the replies that another life paid for as paid, each once."""
+        """The ruling as it is sent, with the replies that another life paid for as paid, each once."""
         attempts = list(ruling.attempts)
         for place, attempt in enumerate(attempts):
             if attempt.replayed and attempt.key in self._inherited:
                 self._inherited.remove(attempt.key)
                 attempts[place] = replace(attempt, replayed=False)
-        return replace(ruling, attempts=tuple(attempts))
+        return replace(ruling, attempts=tuple(attempts), error=None)  # it may be one that cannot be sent
 
     @staticmethod
     async def _ask(reply: Awaitable[T]) -> T:

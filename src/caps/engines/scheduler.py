@@ -92,7 +92,7 @@ class Scheduler:
             self._queue(result)
             return
         failure = str(result) if isinstance(result, CapsError) else f"{type(result).__name__}: {result}"
-        self._finished.append(Outcome(number, case.id, failure=failure))
+        self._finished.append(Outcome(number, case.id, failure=failure, error=result))
 
     def end_trial(self) -> None:
         """Let later rounds go first from now on; a trial that is over stays so."""
@@ -118,6 +118,7 @@ class Scheduler:
             return
         if isinstance(ruling, Exception):
             case_run.outcome.failure = f"{type(ruling).__name__}: {ruling}"
+            case_run.outcome.error = ruling
             self._finished.append(case_run.outcome)
         elif case_run.record_ruling(index, ruling):
             self._queue(case_run)

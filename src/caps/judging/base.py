@@ -104,7 +104,7 @@ class Ruling(msgspec.Struct, frozen=True):
     answers of several judges. `score` is the number that a reward server gave, of which the answer is
     a rating. `criteria` is what the reply says by each criterion of the case: a side, a rating or the place
     of the best. `shortage` says which budget had no room for a call. `sample` is the beginning of a reply
-    that could not be read.
+    that could not be read. `error` is what made the call fail, where something was raised.
     """
 
     answer: Answer
@@ -118,6 +118,7 @@ class Ruling(msgspec.Struct, frozen=True):
     criteria: tuple[str | None, ...] = ()
     shortage: Shortage | None = None
     sample: str = ""
+    error: Exception | None = None
 
     @property
     def unanswered(self) -> str | None:
@@ -151,11 +152,16 @@ class Judge(Protocol):
 
 
 class NoJudge:
-    """The judge of a strategy that asks nothing."""
+    """The judge of a run that should not ask any; an ask raises `error`."""
+
+    def __init__(self, error: SettingError | None = None) -> None:
+        self._error = error or SettingError(
+            "the strategy asked a judge although it declares that it asks none"
+        )
 
     async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:  # noqa: ARG002
-        """Refuse: the strategy has declared that it asks no judge."""
-        raise SettingError("the strategy asked a judge although it declares that it asks none")
+        """Refuse."""
+        raise self._error
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """Nothing."""

@@ -22,6 +22,7 @@ continues in the background, but does not keep the program alive.
 import asyncio
 import inspect
 import json
+import logging
 import math
 import threading
 import time
@@ -60,6 +61,8 @@ KIND = "callable verdict"  # of the journal's facts
 LONGEST_REASON = 200  # characters: reasons are counted and printed
 LONGEST_TIMEOUT = 1e9  # seconds; the event loop takes no infinite timeout
 
+_log = logging.getLogger(__name__)
+
 
 def as_judge(judge: "Judge | JudgeFunction", *, timeout: float = DEFAULT_TIMEOUT) -> Judge:
     """The judge itself, or a function wrapped as one; `SettingError` for anything else."""
@@ -88,6 +91,7 @@ class CallableJudge:
         self._rate, self._pick = (getattr(function, name, None) for name in ("rate", "pick"))
         self._full_views = bool(getattr(function, "full_views", False))
         self._most = NOTHING
+        self._has_raised = False
         judge_id = getattr(function, "judge_id", None)
         if judge_id is not None and not (isinstance(judge_id, str) and judge_id):
             raise SettingError(f"judge {_name(function)}: judge_id = {judge_id!r}: must be a text")
@@ -128,16 +132,18 @@ class CallableJudge:
         most = self._most
         if (shortage := await budget.reserve(most)) is not None:
             return Ruling(Unanswered("budget"), shortage=shortage)
-        usage, started, answer = NOTHING, time.perf_counter(), None
+        usage, started = NOTHING, time.perf_counter()
+        answer: Answer | None = None
+        error: Exception | None = None
         try:
-            answer, usage = await self._asked(function, ask, texts, budget.deadline)
+            answer, usage, error = await self._asked(function, ask, texts, budget.deadline)
         finally:
             budget.settle(most, usage, replayed=False)
         self._most = Usage(max(self._most.prompt, usage.prompt), max(self._most.output, usage.output))
         if key is not None and self._journal is not None and not isinstance(answer, Unanswered):
             await self._journal.record(KIND, key, [_plain(ask, answer), _counts(usage)])
         latency = time.perf_counter() - started
-        return Ruling(answer, (_attempt(answer, usage, key, latency, replayed=False),))
+        return Ruling(answer, (_attempt(answer, usage, key, latency, replayed=False),), error=error)
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """The highest cost of a call so far: a function does not announce its cost."""
@@ -155,7 +161,7 @@ class CallableJudge:
 
     async def _asked(
         self, function: Callable[..., Any], ask: Ask, texts: Sequence[Any], deadline: float | None
-    ) -> tuple[Answer, Usage]:
+    ) -> tuple[Answer, Usage, Exception | None]:
         clock = asyncio.get_running_loop().time
         own = clock() + min(self._timeout, LONGEST_TIMEOUT)
         until = own if deadline is None else min(own, deadline)
@@ -164,9 +170,16 @@ class CallableJudge:
                 returned = await _call(function, texts)
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
-                return Unanswered("time" if until != own else "timeout"), NOTHING
-            return Unanswered(_shortened(f"{type(error).__name__}: {error}")), NOTHING
-        return _read(ask, returned)
+                return Unanswered("time" if until != own else "timeout"), NOTHING, None
+            self._log_exception(error)
+            return Unanswered(_shortened(f"{type(error).__name__}: {error}")), NOTHING, error
+        return *_read(ask, returned), None
+
+    def _log_exception(self, error: Exception) -> None:
+        """Log what the function raised, with its traceback; after the first time for debugging only."""
+        level = logging.DEBUG if self._has_raised else logging.WARNING
+        self._has_raised = True
+        _log.log(level, "the judge %s raised %s", _name(self._function), type(error).__name__, exc_info=error)
 
     def _key(self, ask: Ask, texts: Sequence[Any]) -> str | None:
         """The journal key of an answer: the judge's name, the kind of ask, its texts and the draw."""

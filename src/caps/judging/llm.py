@@ -155,7 +155,7 @@ class LlmJudge:
                 if completion.shortage is not None and reading is not None:
                     break
                 tried = (*attempts, *completion.attempts)
-                return Ruling(Unanswered(completion.cause), tried, shortage=completion.shortage)
+                return completion.ruling(tried)
             if known is None:
                 known = self._read(prepared, ask, completion, code)
             reading, by_criterion = known.reading, known.criteria

@@ -27,9 +27,9 @@ from caps.core.errors import (
     UnknownModelError,
     UnreachableError,
 )
-from caps.core.types import Usage
+from caps.core.types import Unanswered, Usage
 from caps.costs.budget import Budget, Shortage
-from caps.judging.base import LOST, NOTHING, Attempt
+from caps.judging.base import LOST, NOTHING, Attempt, Ruling
 from caps.models.base import Completion, Model, Recalls, Request, estimate_prompt
 
 DENSEST_BYTES = 2  # bytes per token of the densest text assumed; prose and code have three to four
@@ -101,7 +101,7 @@ class ReplyHistory:
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """A call without a reply: the cause in one word and in words, and what it may have cost.
+    """A call without a reply: the cause in one word and in words, the error, and what it may have cost.
 
     `requests` is the number of requests that the server may have seen; `shortage` is what a budget lacks.
     """
@@ -111,6 +111,7 @@ class NoReply:
     usage: Usage = NOTHING
     requests: int = 0
     shortage: Shortage | None = None
+    error: ModelError | None = None
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
@@ -118,6 +119,10 @@ class NoReply:
         if self.shortage is not None:
             return ()
         return (Attempt("", self.usage, "", LOST, self.cause, 0.0, replayed=False, requests=self.requests),)
+
+    def ruling(self, attempts: tuple[Attempt, ...]) -> Ruling:
+        """The ruling on the ask that this call was for."""
+        return Ruling(Unanswered(self.cause), attempts, shortage=self.shortage, error=self.error)
 
 
 async def pay(
@@ -168,7 +173,8 @@ async def pay(
         if await history.affects_all(failure):
             raise failure
         lost = failure.attempts if isinstance(failure, LOST_REPLIES) else 0
-        return NoReply(failure.cause, str(failure), lost_usage(request, lost, history), failure.attempts)
+        usage = lost_usage(request, lost, history)
+        return NoReply(failure.cause, str(failure), usage, failure.attempts, error=failure)
     if isinstance(reply, Shortage):
         return NoReply("budget", "the budget ended", shortage=reply)
     return reply

@@ -36,7 +36,7 @@ class RewardJudge:
             return Ruling(Unanswered(ONLY_RATES))
         done = await pay(self._model.model, self.request(prepared, ask), budget, self._history)
         if isinstance(done, NoReply):
-            return Ruling(Unanswered(done.cause), done.attempts, shortage=done.shortage)
+            return done.ruling(done.attempts)
         score = float(done.text)
         attempt = Attempt(
             done.key, done.usage, done.finish, "score", None, done.latency, done.replayed, done.attempts

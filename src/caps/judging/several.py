@@ -90,12 +90,12 @@ class SeveralJudges:
             if judge.name not in self._failed:
                 self._failed[judge.name] = error
                 self._warn(f"judge {judge.name!r} failed ({error}); this run goes on without it")
-            return judge, Ruling(Unanswered(error.cause))
+            return judge, Ruling(Unanswered(error.cause), error=error)
         except CapsError:
             raise
         except Exception as error:
             reason = printable_line(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
-            return judge, Ruling(Unanswered(reason))
+            return judge, Ruling(Unanswered(reason), error=error)
 
 
 async def _in_turn(judges: Iterable[WeightedJudge], ask_judge: _AskJudge) -> list[_Ruled]:
@@ -130,7 +130,8 @@ def combined(rulings: Sequence[_Ruled]) -> Ruling:
     reasons = [str(ruling.unanswered) for _, ruling in rulings]
     reason = next((one for one in reasons if one in EXHAUSTED), reasons[0])
     shortage = next((ruling.shortage for _, ruling in rulings if ruling.shortage is not None), None)
-    return Ruling(Unanswered(reason), attempts, opinions=opinions, shortage=shortage)
+    error = next((ruling.error for _, ruling in rulings if ruling.error is not None), None)
+    return Ruling(Unanswered(reason), attempts, opinions=opinions, shortage=shortage, error=error)
 
 
 def average(answers: Sequence[tuple[float, Answer]]) -> Answer:

@@ -14,7 +14,7 @@ import aiohttp
 from platformdirs import user_cache_path
 
 from caps.config import Keys, RunConfig
-from caps.core.errors import CapsError, ModelError, SettingError
+from caps.core.errors import CapsError, ModelError, NoEndpointError, SettingError
 from caps.core.secrets import shown_address, split_addresses
 from caps.core.text import printable_line
 from caps.models.base import Completion, ConnectOptions, HasConnections, Model, Notify, Request, ignore
@@ -364,12 +364,12 @@ def locate(
         path = Path(model).expanduser().resolve()
         return path.as_uri(), weights_name(path)
     if not base_url:
-        raise SettingError(
+        raise NoEndpointError(
             "no endpoint: give --base-url http://localhost:8000/v1, or set CAPS_BASE_URL; or --model "
             "embedded for the small model that runs inside caps"
         )
     if not model:
-        raise SettingError("no model: give --model NAME, or set CAPS_MODEL")
+        raise NoEndpointError("no model: give --model NAME, or set CAPS_MODEL")
     return base_url, model
 
 

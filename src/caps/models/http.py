@@ -2,6 +2,7 @@
 
 Rules that must not be broken:
 
+* The log names addresses, causes and times, never texts: a server's message may repeat the prompt.
 * The API key appears in the request header only: no message, repr, log or exception chain contains it, and it
   is removed from what a server sends before anything reads it.
 * No body is read without a limit: see `wire`.
@@ -10,6 +11,7 @@ Rules that must not be broken:
 """
 
 import asyncio
+import logging
 import time
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
@@ -77,6 +79,8 @@ SCRUB_CHUNK = 64 << 10  # bytes: the event loop runs other tasks in between
 CONNECT_SHARE = 0.9  # of the read timeout at most: distinguishes an unreachable server from a slow one
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +412,7 @@ class HttpConnection:
                 server.known = True
                 latency = time.perf_counter() - started
                 server._gate.on_success(self._ticket, latency)
+                _log.debug("%s answered in %.2f s", server.address, latency)
                 return Exchange(outcome, latency, attempts + 1)
             server.known = server.known or outcome.seen
             overloads = overloads + 1 if outcome.overloaded else 0
@@ -419,8 +424,11 @@ class HttpConnection:
                 continue
             tries = tries or Attempts(server._retries, server._rng)
             pause = server._pause(tries, outcome)
+            cause = outcome.error.cause
             if pause is None:
+                _log.info("%s: %s; the call failed for good", server.address, cause)
                 break
+            _log.info("%s: %s; the call is made again in %.1f s", server.address, cause, pause)
             await asyncio.sleep(pause)
         # Raised outside the handler: exceptions of aiohttp may contain the request with its headers.
         error = outcome.error

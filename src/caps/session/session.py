@@ -7,6 +7,7 @@ Opening a session finds out what `auto` leaves open (`Learned`); `stated_config`
 stated, so that a replay depends on no default, price list, server or working directory.
 """
 
+import logging
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -27,6 +28,7 @@ from caps.config import RunConfig, path_options
 from caps.config.judges import JudgeTable
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
+from caps.core.secrets import shown_address
 from caps.core.settings import settings_of
 from caps.core.types import Case, Usage
 from caps.costs.prices import Price
@@ -36,7 +38,7 @@ from caps.engines.local import LocalEngine
 from caps.findings.base import Findings
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
-from caps.judging.base import Judge
+from caps.judging.base import Judge, NoJudge
 from caps.judging.recorded import RecordedJudge
 from caps.models.base import HasConnections, Model
 from caps.models.endpoints import Endpoint, call_capacity, connections_of, least_context
@@ -73,6 +75,8 @@ if TYPE_CHECKING:
     from caps.engines.remote import OpenContext, WorkerContext
     from caps.models.pending import PendingRequests
     from caps.models.tokenizing import Tokenizer
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,17 @@ async def open_session(
             )
         clients = [model.server if isinstance(model, RewardModel) else model for model in models.values()]
         several = [model for model in clients if isinstance(model, ServersModel)]
+        _log_opened(resolved, learned)
         yield Session(resolved, engine, learned, findings, partial(_server_records, several), journal)
+
+
+def _log_opened(resolved: Resolved, learned: Learned) -> None:
+    for spec in resolved.judges:
+        if not resolved.asks_judge or isinstance(spec.judge, NoJudge):
+            continue
+        where = "" if spec.where is None else f" at {shown_address(spec.where.base_url)}"
+        _log.info("strategy %s, judge %s%s", resolved.strategy_name, spec.name, where)
+    _log.debug("what the servers report: %s; journal %s", learned, resolved.journal)
 
 
 async def _learn(
