@@ -6,7 +6,6 @@ from itertools import permutations
 import pytest
 
 import caps
-from caps.core.errors import SettingError
 from caps.datasets.imports import open_cases
 from caps.testing import write_cases
 from support.running import run_cases, run_here
@@ -145,21 +144,20 @@ def test_files_of_verdicts_are_checked_and_put_together(cascade, tmp_path):
     assert len(rows) == 1 + len(lines((cascade / "verdicts.jsonl").read_text()))
 
 
-def test_simulate_plays_strategies_on_recorded_verdicts(cascade):
-    words = ("simulate", "--recorded", cascade / "verdicts.jsonl", "--cases", cascade / "cases.jsonl")
-    told = json.loads(run_here(*words, "--strategies", "caps-r,v1-infer,pointwise", "--json").stdout)
-    assert told["recorded"]["judge"] == "scripted"
-    assert [row["strategy"] for row in told["strategies"]] == ["caps-r", "v1-infer"]
-    assert "simulated" not in told
-    row = told["strategies"][1]
-    asks = sum(row["calls"].values()) * row["problems"]
-    assert row["substituted"]["no confidence"] + row["unanswered"]["not recorded"] == pytest.approx(asks)
-    done = run_here(*words, "--strategies", "caps-r,pointwise")
+def test_bench_compares_strategies_on_recorded_verdicts_without_a_study_file(cascade, tmp_path):
+    words = ("bench", cascade / "cases.jsonl", "--recorded", cascade / "verdicts.jsonl", "--out", tmp_path)
+    done = run_here(*words, "--strategies", "caps-r,v1-infer,pointwise", "--json")
     assert "left out: pointwise asks for what is not recorded" in done.stderr
-    assert "An ask is answered with what was" in done.stdout
-    assert "caps-r, " in done.stdout
-    with pytest.raises(SettingError, match="--recorded-judge needs --recorded"):
-        run_here("simulate", "--recorded-judge", "x")
+    (table,) = json.loads(done.stdout)["tables"]
+    figures = {(row["row"], row["column"]): row["ours"] for row in table["figures"]}
+    assert figures["caps-r", "right"] + figures["caps-r", "missed"] == len(
+        lines((cascade / "cases.jsonl").read_text())
+    )
+    assert figures["v1-infer", "Δ"] is not None
+    assert figures["v1-infer", "p"] is not None
+    assert figures["caps-r", "Δ"] is None
+    assert figures["pointwise", "right"] is None
+    assert any("An ask is answered with what was" in note for note in table["notes"])
 
 
 STUDY = """

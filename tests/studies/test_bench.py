@@ -12,7 +12,7 @@ import pytest
 from caps.reports.page import page_html
 from caps.reports.pictures import svg_text
 from caps.reports.study import Chapter, comma_separated, markdown, studies_page, table_picture
-from caps.studies.bench import Bench, run_tasks
+from caps.studies.bench import Bench
 from caps.studies.results import ResultFile
 from caps.studies.study import load_study
 from caps.studies.suites import shards_of
@@ -138,9 +138,12 @@ def test_more_processes_change_nothing(tmp_path):
         text.replace("caps-r", "majority").replace('"caps"', '"vanilla"')
     )  # nobody asks: it is quick
     shards = shards_of(load_study(path), limit=None, resolve_for=None, skipped=pytest.fail)
-    bench = Bench(shards, tmp_path)
-    tasks = [task for shard in shards for task in bench._tasks(shard, None)]
-    assert list(run_tasks(tasks, processes=2)) == list(run_tasks(tasks, processes=1))
+    books = []
+    for processes in (1, 2):
+        with Bench(shards, tmp_path / str(processes)) as bench:
+            bench.play(limit=None, processes=processes, hear=abs)
+            books.append(bench.book())
+    assert books[0] == books[1]
 
 
 def test_tables_are_written_with_the_papers_figure_and_marked_where_it_cannot_be(tmp_path):

@@ -14,7 +14,7 @@ from caps.judging.preparation import PromptSizes
 from caps.judging.simulated import PRESETS, SimulatedJudge, judge_of
 from caps.prompts.render import find_template, render
 from caps.session.parts import load_templates, make_prepare, make_strategy
-from caps.studies.planning import Forecast, Task, forecast_case, plan_cases, rehearse
+from caps.studies.planning import Forecast, PlanSettings, forecast_case, plan_cases, rehearse
 from caps.studies.simulation import PoolModel, generated_pools
 from support.playing import JUDGED, asks_of, erratic, play
 
@@ -142,7 +142,7 @@ def test_a_forecast_repeats_itself_and_leaves_the_bout_as_it_was():
 def test_totals_are_sums_over_cases_and_do_not_depend_on_processes():
     cases = [case_of([i, 3 * i, 40, 7, 12], name=str(i)) for i in range(20)]
     strategies = [make_strategy(name) for name in ("caps", "no-rescue", "v1-infer", "reward")]
-    task = Task(strategies, TEMPLATES, None, {}, seed=3)
+    task = PlanSettings(strategies, TEMPLATES, None, {}, seed=3)
     heard = []
     caps, same, swiss, reward = plan_cases(cases, task, report=heard.append)
     singles = [forecast_case(make_prepare()(case), strategies[0], TEMPLATES, seed=3) for case in cases]

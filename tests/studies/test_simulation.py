@@ -5,12 +5,18 @@ from caps.costs.closed_form import caps_calls
 from caps.datasets.case_files import parse_case
 from caps.judging.simulated import PRESETS
 from caps.session.parts import make_strategy
-from caps.studies.simulation import PoolModel, Task, generated_pools, labelled, simulate, summarise
+from caps.studies.metrics import MethodResults, summary
+from caps.studies.play import simulate
+from caps.studies.simulation import PoolModel, generated_pools, labelled
 
 
 def run(names, pools, *, processes=1, judge="80", seed=1):
-    task = Task({name: make_strategy(name) for name in names}, PRESETS[judge], seed)
-    return simulate(pools, task, processes=processes)
+    strategies = {name: make_strategy(name) for name in names}
+    return simulate(pools, strategies, PRESETS[judge], seed=seed, processes=processes)
+
+
+def rights(results):
+    return sum(result.right for result in results)
 
 
 def test_figures_are_the_same_on_any_number_of_processes():
@@ -20,8 +26,8 @@ def test_figures_are_the_same_on_any_number_of_processes():
 
 def test_calls_and_tokens_follow_the_closed_form_where_all_candidates_differ():
     pools = generated_pools(PoolModel(duplicates=0), 20, seed=1)
-    records = run(["caps", "v1-infer"], pools)
-    figures = summarise(records["caps"], records["v1-infer"])
+    results = run(["caps", "v1-infer"], pools)
+    figures = summary(MethodResults(results["caps"], results["v1-infer"]))
     assert figures["calls"] == {"E1": 8, "E2": 10}
     assert figures["tokens"] == {"E1": 8 * 1000, "E2": 10 * 8500}
     assert figures["token_share"] == pytest.approx(caps_calls(16, 4).tokens(1000 / 8500) / 48)
@@ -31,23 +37,24 @@ def test_calls_and_tokens_follow_the_closed_form_where_all_candidates_differ():
 def test_a_better_judge_chooses_better_and_judging_beats_not_judging():
     pools = generated_pools(PoolModel(), 300, seed=2)
     right = {judge: run(["caps", "vanilla"], pools, judge=judge) for judge in ("60", "90")}
-    assert right["90"]["caps"].right > right["60"]["caps"].right > right["60"]["vanilla"].right
+    assert rights(right["90"]["caps"]) > rights(right["60"]["caps"]) > rights(right["60"]["vanilla"])
 
 
 def test_per_pair_accuracy_on_random_pairs_is_what_the_judge_was_given():
     pools = generated_pools(PoolModel(), 300, seed=3)
-    figures = summarise(run(["random-pairs"], pools)["random-pairs"], None)
+    figures = summary(MethodResults(run(["random-pairs"], pools)["random-pairs"]))
     assert figures["pair_accuracy"]["E2"] == pytest.approx(0.8, abs=0.025)
     assert figures["pair_accuracy"]["E1"] is None
 
 
 def test_mixed_pools_are_those_in_which_choosing_matters():
     pools = generated_pools(PoolModel(solve_rate=0.5), 200, seed=4)
-    record = run(["caps"], pools)["caps"]
+    results = run(["caps"], pools)["caps"]
+    figures = summary(MethodResults(results))
     mixed = [pool for pool in pools if 0 < sum(pool.correct) < 16]
     hopeful = sum(all(pool.correct) for pool in pools)
-    assert record.mixed == len(mixed) < record.problems
-    assert record.right == record.mixed_right + hopeful
+    assert figures["mixed_problems"] == len(mixed) < figures["problems"]
+    assert rights(results) == pytest.approx(figures["mixed_pass_at_1"] * len(mixed) + hopeful)
 
 
 def test_math_pools_cluster_and_code_pools_hardly_do():

@@ -107,11 +107,11 @@ def test_a_method_is_told_what_its_judge_is_worth_as_measured_or_as_of_another_j
     )
     study = load_study(written(tmp_path, PLAIN.replace('[{ name = "A", use = "vanilla" }]', told)))
     (shard,) = shards_of(study, limit=None, resolve_for=None, skipped=pytest.fail)
-    assumed, measured, praised = (turn.strategy for turn in shard.turns)
+    assumed, measured, praised = (step.strategy for step in shard.steps)
     assert assumed == study.methods[0].strategy
     assert measured.e2_high == pytest.approx(0.87, abs=0.05)  # a judge of 80 %, HIGH where it is sure
     assert measured.e2_high < praised.e2_high
-    assert len({turn.made_of for turn in shard.turns}) == 3
+    assert len({step.made_of for step in shard.steps}) == 3
 
 
 def test_one_table_needs_its_suites_and_methods_and_the_reference_only():

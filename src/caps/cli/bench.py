@@ -13,12 +13,12 @@ import typer
 
 from caps.cli import options
 from caps.cli.help import FILES, PERFORMANCE, STRATEGY
-from caps.cli.options import JsonFlag, configured, stated_settings
+from caps.cli.options import JsonFlag, allow_named, complete_strategies, configured, stated_settings
 from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import resolved_for
 from caps.cli.progress import Progress
 from caps.config import Keys, RunConfig
-from caps.core.errors import InputError
+from caps.core.errors import InputError, SettingError
 from caps.core.text import number, plural
 from caps.files import file_errors, write_file
 from caps.reports.console import table as drawn_table
@@ -38,14 +38,30 @@ from caps.runs.progress_file import ProgressFile
 from caps.session.resolve import Resolved
 from caps.studies.bench import Bench
 from caps.studies.results import claim_folder, selection_line, slug, study_started
-from caps.studies.study import SIMULATED, Collection, Method, Study, Suite, load_studies
+from caps.studies.study import SIMULATED, Collection, Method, Study, Suite, comparison, load_studies
 from caps.studies.study_forecast import forecast_study
 from caps.studies.suites import Shard, narrowed_studies, shards_of, with_domain
 from caps.studies.tables import Book, Table, make_table
 
 PAGE = "page.html"
 
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Description of the study, a TOML file.")]
+StudyFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="STUDY|CASES",
+        help="Description of a study, a TOML file; or, with --strategies, a file of labelled cases.",
+    ),
+]
+Strategies = Annotated[
+    str | None,
+    typer.Option(
+        "--strategies",
+        metavar="NAMES",
+        rich_help_panel=STRATEGY,
+        autocompletion=complete_strategies,
+        help="Strategies to compare on CASES, separated by commas; differences are from the first.",
+    ),
+]
 OutFolder = Annotated[
     Path | None,
     typer.Option(
@@ -115,6 +131,7 @@ def bench(
     study: StudyFile,
     config: RunConfig,
     keys: Keys,
+    strategies: Strategies = None,
     out: OutFolder = None,
     data: Data = None,
     force: options.Force = False,
@@ -127,7 +144,7 @@ def bench(
     quiet: options.Quiet = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a study: strategies x data sets x seeds, with tables.
+    """Run a study: strategies x data sets x seeds, with tables; or compare strategies on labelled cases.
 
     Finished selections are skipped, so a study can be stopped and run again at any time. Results are stored
     in the folder, replies in the journal; identical calls of different strategies are paid for once. Tables
@@ -135,7 +152,8 @@ def bench(
     studies all are run. All tables are also written on one page. What is still to be paid for is forecast
     first.
     """
-    found, stated = load_studies(study, data), stated_settings(ctx)
+    stated = stated_settings(ctx)
+    found = _compared(study, strategies, config) if strategies is not None else load_studies(study, data)
     plans = narrowed_studies(found.studies if isinstance(found, Collection) else (found,), only)
     if config.domain is not None:
         plans = [with_domain(plan, config.domain) for plan in plans]
@@ -164,6 +182,8 @@ def bench(
     ready = [one for one in prepared if one.shards]
     if not ready:
         raise InputError(f"{study}: no suite has a file of cases; make them, or look at it with --simulate")
+    for one in () if quiet else ready:
+        _say_left_out(one)
     if dry_run or not (simulated or quiet):
         _forecast(ready, limit, show=dry_run)
     if dry_run:
@@ -178,6 +198,15 @@ def bench(
         _write_page(folder, found, done)
     _show(found, folder, done, plots, quiet=quiet, as_json=as_json)
     raise typer.Exit(1 if any(one.failures for one in done) else 0)
+
+
+def _compared(cases: Path, strategies: str, config: RunConfig) -> Study:
+    """The study of strategies on a file of cases, whose order recorded verdicts do not depend on."""
+    names = list(dict.fromkeys(name.strip() for name in strategies.split(",") if name.strip()))
+    allow_named(*names)
+    if len(names) < 2:
+        raise SettingError(f"--strategies {strategies!r}: name at least two strategies to compare")
+    return comparison(cases, names, shuffle=config.recorded is not None)
 
 
 class _Prepared(NamedTuple):
@@ -324,6 +353,14 @@ def _say_missing(suite: Suite) -> None:
     say(f"skipped: {suite.name} needs the file {suite.cases}{way}", "yellow")
 
 
+def _say_left_out(prepared: _Prepared) -> None:
+    """Name strategies without any step: they ask for what the judge cannot answer."""
+    played = {step.method for shard in prepared.shards for step in shard.steps}
+    for method in prepared.plan.methods:
+        if method.name not in played:
+            say(f"left out: {method.name} asks for what is not recorded", "yellow")
+
+
 def _judge_of(shard: Shard) -> str:
     if shard.resolved is None:
         return SIMULATED
@@ -335,7 +372,7 @@ def _show_progress(runs: Bench, shards: list[Shard], title: str) -> None:
     for name in dict.fromkeys(shard.suite.name for shard in shards):
         own = [shard for shard in shards if shard.suite.name == name]
         done, total = (sum(counts) for counts in zip(*map(runs.progress, own), strict=True))
-        methods = ", ".join(dict.fromkeys(turn.method for shard in own for turn in shard.turns))
+        methods = ", ".join(dict.fromkeys(step.method for shard in own for step in shard.steps))
         judges = ", ".join(dict.fromkeys(filter(None, map(_judge_of, own)))) or "none"
         source = "made up" if own[0].made_up else str(own[0].suite.cases)
         rows.append((name, source, judges, methods, str(len(own[0].cases)), str(total), str(done)))

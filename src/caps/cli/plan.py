@@ -46,7 +46,7 @@ from caps.studies.planning import (
     BASELINE,
     PER_CHARACTER,
     Forecast,
-    Task,
+    PlanSettings,
     distinct_entrants,
     plan_cases,
     rehearse,
@@ -285,7 +285,7 @@ def plan(
     views = parse_assignments(view or [], option="--view")
     rate, source = _rate(tokens_per_char, cases, fields, tokenizer, model, join_addresses(base_url), api_key)
     context = _context(context_tokens, model, join_addresses(base_url), api_key)
-    task = Task(
+    task = PlanSettings(
         tuple(strategies.values()), templates, profile, views, seed, rate, context, named_domain(domain)
     )
     planned = _Source(cases, limit, fields, write_tests)
@@ -516,7 +516,7 @@ WORTH_MORE_PROCESSES = 60
 
 def plan_file(
     source: "_Source",
-    task: Task,
+    task: PlanSettings,
     terms: Terms,
     *,
     names: list[str],
@@ -607,7 +607,7 @@ class _Source:
                     yield case
 
 
-def _counted(source: _Source, task: Task) -> list[Forecast]:
+def _counted(source: _Source, task: PlanSettings) -> list[Forecast]:
     """Forecast all cases, in several processes if that is worth starting them."""
     total = source.total
     processes = (os.cpu_count() or 1) if total is None or total >= WORTH_MORE_PROCESSES else 1

@@ -10,22 +10,20 @@ import typer
 
 from caps.cli.figures import Html, Plots, write_figures
 from caps.cli.help import ADVANCED, JUDGE, PERFORMANCE, SIZES, STRATEGY
-from caps.cli.options import Fields, JsonFlag, allow_named, complete_strategies, completion, setting_option
+from caps.cli.options import Fields, JsonFlag, allow_named, complete_strategies, completion
 from caps.cli.output import print_json, say, stdout
 from caps.cli.progress import Progress
-from caps.config import RunConfig
-from caps.core.errors import InputError, SettingError
+from caps.core.errors import SettingError
 from caps.core.text import number, percent
 from caps.datasets.imports import open_cases
-from caps.judging.recorded import RULE, SUBSTITUTIONS, RecordedJudge, counted
 from caps.judging.simulated import PRESETS, JudgeModel, partial_accuracy
 from caps.reports.console import by_level, table
 from caps.reports.simulation_page import headline, simulation_page, simulation_picture
 from caps.session.parts import make_strategy
-from caps.session.resolve import resolve
-from caps.studies import simulation
-from caps.studies.simulation import LabelledPool, PoolModel, generated_pools, labelled
-from caps.studies.suites import shuffled
+from caps.studies import play
+from caps.studies.metrics import MethodResults, summary
+from caps.studies.results import Result
+from caps.studies.simulation import LabelledPool, PoolModel, generated_pools, labelled, view_sizes
 
 BASELINE = "v1-infer"
 DEFAULT_STRATEGIES = (
@@ -201,16 +199,6 @@ def simulate(
             rich_help_panel=SIZES,
         ),
     ] = None,
-    recorded: Annotated[
-        str | None,
-        typer.Option(
-            "--recorded",
-            metavar="FILE",
-            help="File of recorded verdicts of a real judge on --cases, instead of simulated ones.",
-            rich_help_panel=JUDGE,
-        ),
-    ] = None,
-    recorded_judge: Annotated[str | None, setting_option("recorded_judge")] = None,
     fields: Fields = "",
     seed: Annotated[
         int,
@@ -237,19 +225,13 @@ def simulate(
 ) -> None:
     """Compare strategies on a simulated judge; no model is asked.
 
-    Prints how often each strategy is right, and how many calls and tokens it needs. With --recorded, the
-    answers of a real judge are read from a file, which may hold the cases too; the seed shuffles candidates.
+    Prints how often each strategy is right, and how many calls and tokens it needs. To compare strategies on
+    the verdicts of a real judge, see caps bench CASES --strategies.
     """
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     allow_named(*names)
     if not names:
         raise SettingError(f"--strategies {strategies!r}: name at least one strategy")
-    if recorded is not None:
-        about, rows = _replay(cases or recorded, fields, recorded, recorded_judge, names, n=n, seed=seed)
-        _write(about, rows, plots=plots, html=html, as_json=as_json)
-        return
-    if recorded_judge is not None:
-        raise SettingError("--recorded-judge needs --recorded FILE")
     model = _judge(
         judge, accuracy, accuracy_e1, shared_bias=shared_bias, noise=noise, order_noise=order_noise,
         position_bias=position_bias, tie_band=tie_band, high_band=high_band,
@@ -264,10 +246,11 @@ def simulate(
     else:
         pools = list(labelled(open_cases(cases, fields=fields, say=say), n=n))
         source = {"cases": cases}
-    records = _run(pools, names, model, seed=seed, processes=processes)
-    rows = [{"strategy": name, **simulation.summarise(records[name], records[BASELINE])} for name in names]
+    results = _run(pools, names, model, seed=seed, processes=processes)
+    sheets = {name: MethodResults(results[name], reference=results[BASELINE]) for name in names}
+    rows = [{"strategy": name, **summary(sheet)} for name, sheet in sheets.items()]
     simulated = "pools and verdicts" if cases is None else "verdicts; pools, clusters and labels are real"
-    about = {"simulated": simulated, **_about(pools, seed, source, judge=asdict(model))}
+    about = {"simulated": simulated, **_about(pools, seed, source, asdict(model))}
     _write(about, rows, plots=plots, html=html, as_json=as_json)
 
 
@@ -280,40 +263,6 @@ def _write(
         print_json({**about, "strategies": rows})
         return
     _print(about, rows)
-
-
-def _replay(
-    cases: str, fields: str, recorded: str, name: str | None, names: list[str], *, n: int | None, seed: int
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Play strategies against recorded verdicts; those that ask for what is not recorded are left out."""
-    resolved = resolve(RunConfig(recorded=recorded, recorded_judge=name))
-    judge = resolved.judges[0].judge
-    assert isinstance(judge, RecordedJudge)  # noqa: S101
-    source = open_cases(cases, fields=fields, say=say)
-    shuffled_cases = (case if isinstance(case, InputError) else shuffled(case, seed) for case in source)
-    pools = list(labelled(shuffled_cases, n=n, whole=True))
-    if not pools:
-        raise InputError(f"{cases}: no cases in it")
-    able = [one for one in dict.fromkeys(names) if not resolved.unanswerable(make_strategy(one))]
-    for one in names:
-        if one not in able:
-            say(f"left out: {one} asks for what is not recorded of {judge.name}", "yellow")
-    if not able:
-        raise SettingError(f"--strategies: none of them can be answered by what is recorded of {judge.name}")
-    beside = [] if resolved.unanswerable(make_strategy(BASELINE)) else [BASELINE]
-    task = simulation.Task({one: make_strategy(one) for one in dict.fromkeys([*able, *beside])}, judge, seed)
-    records = simulation.simulate(pools, task)
-    rows = [
-        {
-            "strategy": one,
-            **simulation.summarise(records[one], records.get(BASELINE)),
-            "substituted": {kind: records[one].substituted[kind] for kind in SUBSTITUTIONS},
-            "unanswered": dict(records[one].silent),
-        }
-        for one in able
-    ]
-    about = {"recorded": {"file": recorded, "judge": judge.name, "rule": RULE}}
-    return {**about, **_about(pools, seed, {"cases": cases})}, rows
 
 
 def _judge(
@@ -331,23 +280,24 @@ def _judge(
 
 def _run(
     pools: list[LabelledPool], names: Iterable[str], model: JudgeModel, *, seed: int, processes: int | None
-) -> dict[str, simulation.Record]:
+) -> dict[str, list[Result]]:
     """Run all strategies, and always the baseline, which the token shares need."""
     strategies = {name: make_strategy(name) for name in dict.fromkeys([*names, BASELINE])}
-    task = simulation.Task(strategies, model, seed)
     if processes is None:
         processes = (os.cpu_count() or 1) if len(pools) >= WORTH_MORE_PROCESSES else 1
     with Progress("problems", len(pools)) as progress:
-        return simulation.simulate(pools, task, processes=processes, report=progress.advance)
+        return play.simulate(
+            pools, strategies, model, seed=seed, processes=processes, report=progress.advance
+        )
 
 
 def _about(
-    pools: list[LabelledPool], seed: int, source: dict[str, Any], **judge: dict[str, Any]
+    pools: list[LabelledPool], seed: int, source: dict[str, Any], judge: dict[str, Any]
 ) -> dict[str, Any]:
-    sizes = simulation.view_sizes(pools)
+    sizes = view_sizes(pools)
     return {
         "seed": seed,
-        **judge,
+        "judge": judge,
         "pools": source,
         "problems": len(pools),
         "pass_at_n": sum(any(pool.correct) for pool in pools) / len(pools),
@@ -382,10 +332,3 @@ def _print(about: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         f"{percent(about['pass_at_n'])} %, rho {about['rho']:.3f}; 95 % intervals; T% against {BASELINE}",
         style="dim",
     )
-    if "recorded" in about:
-        console.print(about["recorded"]["rule"], style="dim")
-        for row in rows:
-            asks = round(sum(row["calls"].values()) * row["problems"])
-            if asks:
-                counts = counted(row["substituted"], row["unanswered"], asks)
-                console.print(f"{row['strategy']}, {counts}", style="dim", markup=False)

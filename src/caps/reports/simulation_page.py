@@ -50,10 +50,9 @@ def simulation_picture(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any
 
 def simulation_page(about: Mapping[str, Any], picture: Picture, *, baseline: str) -> Page:
     """The page of a simulation."""
-    real = "recorded" in about
     lead = el(
         "p",
-        el("b", "Recorded verdicts." if real else "Simulated."),
+        el("b", "Simulated."),
         f" {headline(about).partition(': ')[2]}. No model was asked.",
         class_="simulated",
     )
@@ -62,35 +61,26 @@ def simulation_page(about: Mapping[str, Any], picture: Picture, *, baseline: str
         f"{percent(about['pass_at_n'])} %. T% is tokens against {baseline}; rho, a call at E1 against "
         f"one at E2, {about['rho']:.3f}."
     )
-    made = [("seed", str(about["seed"])), ("problems", number(about["problems"], 0))]
-    if real:
-        made += [(f"recorded · {name}", str(value)) for name, value in about["recorded"].items()]
-    else:
-        made = [("simulated", about["simulated"]), *made]
-        made += [(f"judge · {name}", number(value, 4)) for name, value in about["judge"].items()]
+    made = [("simulated", about["simulated"]), ("seed", str(about["seed"]))]
+    made.append(("problems", number(about["problems"], 0)))
+    made += [(f"judge · {name}", number(value, 4)) for name, value in about["judge"].items()]
     for name, value in about["pools"].items():
         inner = value.items() if isinstance(value, Mapping) else [("", value)]
         made += [(f"pools · {name.replace('_', ' ')} {key}".strip(), str(part)) for key, part in inner]
     return Page(
         title="simulation · caps report",
         figures=[
-            *head(
-                "Strategies against a recorded judge" if real else "Strategies against a simulated judge",
-                lead,
-            ),
+            *head("Strategies against a simulated judge", lead),
             section("What accuracy costs", chance, picture_view(picture)),
         ],
-        after=[section("How it was measured" if real else "How it was simulated", None, facts(made))],
+        after=[section("How it was simulated", None, facts(made))],
         footer=footer(),
-        status="recorded" if real else "simulated",
+        status="simulated",
     )
 
 
 def headline(about: Mapping[str, Any]) -> str:
     """What was simulated, in a line."""
-    if "recorded" in about:
-        judge = about["recorded"]["judge"]
-        return f"Recorded verdicts: {number(about['problems'], 0)} problems, judge {judge}"
     judge = about["judge"]
     return (
         f"Simulated ({about['simulated']}): {number(about['problems'], 0)} problems, judge right in "

@@ -184,8 +184,8 @@ def _unit(cell: Cell) -> str:
 
 
 def unit_of(metric: str) -> str:
-    """What a metric is in."""
-    return METRICS[metric].unit if metric in METRICS else ""
+    """What a metric is in; a metric outside the list counts contests."""
+    return METRICS[metric].unit if metric in METRICS else "count"
 
 
 def _scaled(cell: Cell, number: float | None) -> float | None:
@@ -196,8 +196,8 @@ def _scaled(cell: Cell, number: float | None) -> float | None:
 
 def _number(cell: Cell, number: float) -> str:
     value, unit = number * SCALES.get(_unit(cell), 1.0), _unit(cell)
-    if cell.metric == "count":
-        return f"{value:.0f}"
+    if unit == "count":
+        return f"{value:,.0f}" if value == round(value) or value >= 100 else f"{value:.1f}"
     if unit == "points":
         return f"{round(value, 1) + 0.0:+.1f}"  # no -0.0
     if unit in ("grade", "grades"):

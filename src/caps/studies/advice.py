@@ -31,7 +31,9 @@ from caps.statistics.judge_measures import (
 )
 from caps.statistics.observations import at_level
 from caps.studies.diagnosis import DiagnosisRun, Subject, cautious, fitted
-from caps.studies.simulation import LabelledPool, Record, Task, simulate
+from caps.studies.play import simulate
+from caps.studies.results import Result
+from caps.studies.simulation import LabelledPool
 
 CONTESTS = 400
 LEAST_STEP = 0.03  # change of accuracy by which the sensitivity of a forecast is measured
@@ -121,7 +123,7 @@ def forecast(
     contests: int = CONTESTS,
     uncertainty: Uncertainty | None = None,
     report: Callable[[int], object] = abs,
-) -> dict[_Key, tuple[Record, tuple[float, float]]]:
+) -> dict[_Key, tuple[list[Result], tuple[float, float]]]:
     """Simulate contests with a fitted judge; the 90 % prediction interval of the share that is right.
 
     The interval has three sources: the error of the measured accuracy (its effect is found by changing it
@@ -132,21 +134,21 @@ def forecast(
     keys = {str(place): key for place, key in enumerate(strategies)}
     named = {place: strategies[key] for place, key in keys.items()}
     many = shuffled(repeated(pools, contests, seed), seed)
-    records = simulate(many, Task(named, model, seed), report=report)
+    results = simulate(many, named, model, seed=seed, report=report)
     step = max(LEAST_STEP, unsure.accuracy)
     fewer = many[: max(1, len(many) // SHIFTED)]
-    moved = [simulate(fewer, Task(named, _shifted(model, sign * step), seed)) for sign in (1, -1)]
+    moved = [simulate(fewer, named, _shifted(model, sign * step), seed=seed) for sign in (1, -1)]
     new_cases = unsure.new_cases or len(pools)
     found = {}
     for place, key in keys.items():
-        record = records[place]
-        share = record.right / record.problems
-        better, worse = (one[place].right / one[place].problems for one in moved)
+        outcomes = [result.right for result in results[place]]
+        share = fmean(outcomes)
+        better, worse = (fmean(result.right for result in results_moved[place]) for results_moved in moved)
         by_judge = ((better - worse) / (2 * step) * unsure.accuracy) ** 2
-        by_pools = _variance_of_mean(record.outcomes, min(len(pools), contests))
+        by_pools = _variance_of_mean(outcomes, min(len(pools), contests))
         by_luck = (share * (1 - share) + 0.25 / len(many)) / new_cases
         half = student(max(1, unsure.cases - 1), 0.9) * sqrt(by_judge + by_pools + by_luck)
-        found[key] = record, (max(0.0, share - half), min(1.0, share + half))
+        found[key] = results[place], (max(0.0, share - half), min(1.0, share + half))
     return found
 
 
@@ -213,19 +215,26 @@ def _informed(profile: JudgeProfile) -> list[tuple[str, Strategy]]:
 
 
 def _expected(
-    key: _Key, record: Record, interval: tuple[float, float], scale: Mapping[str, float], *, profiled: bool
+    key: _Key,
+    results: Sequence[Result],
+    interval: tuple[float, float],
+    scale: Mapping[str, float],
+    *,
+    profiled: bool,
 ) -> Expected:
-    problems = max(1, record.problems)
-    games = sum(record.judged_pairs.values())
+    names = [str(level) for level in LEVELS]
+    games = sum(sum(result.apart) for result in results)
+    calls = {name: fmean(result.calls[at] for result in results) for at, name in enumerate(names)}
+    tokens = {name: fmean(result.tokens[at] for result in results) for at, name in enumerate(names)}
     return Expected(
         strategy=key[0],
         settings=dict(key[1]),
         profiled=profiled,
-        pass_at_1=record.right / problems,
+        pass_at_1=fmean(result.right for result in results),
         interval=interval,
-        tokens=sum(tokens * scale.get(level, 1.0) for level, tokens in record.tokens.items()) / problems,
-        calls={level: count / problems for level, count in record.calls.items()},
-        pair_accuracy=sum(record.correct_pairs.values()) / games if games else None,
+        tokens=sum(count * scale.get(name, 1.0) for name, count in tokens.items()),
+        calls=calls,
+        pair_accuracy=sum(sum(result.apart_right) for result in results) / games if games else None,
     )
 
 

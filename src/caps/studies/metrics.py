@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, comb
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from caps.core.types import Level
 from caps.costs.closed_form import caps_calls, v1_infer_calls
 from caps.costs.ledger import Baseline
 from caps.runs.outcomes import recovered_share
@@ -24,6 +25,8 @@ from caps.statistics.estimates import (
     wilson,
 )
 from caps.studies.results import Result
+
+LEVELS = (Level.PARTIAL, Level.FULL)
 
 
 class Figure(NamedTuple):
@@ -137,10 +140,10 @@ def headroom(sheet: MethodResults) -> Figure | None:
 
 def recovery(sheet: MethodResults) -> Figure | None:
     """The share of the possible gain over a random candidate that was reached."""
-    right, random, possible = pass_at_1(sheet), mean_sample(sheet), pass_at_n(sheet)
-    if right is None or random is None or possible is None:
+    chosen, random, possible = pass_at_1(sheet), mean_sample(sheet), pass_at_n(sheet)
+    if chosen is None or random is None or possible is None:
         return None
-    share = recovered_share(right.value, random.value, possible.value)
+    share = recovered_share(chosen.value, random.value, possible.value)
     return None if share is None else Figure(share)
 
 
@@ -157,6 +160,21 @@ def one_label(sheet: MethodResults) -> Figure | None:
 def tokens(sheet: MethodResults) -> Figure | None:
     """Verifier tokens of one run over the suite."""
     return Figure(sum(fmean(sum(one.tokens) for one in some) for some in sheet.by_case.values()))
+
+
+def right(sheet: MethodResults) -> Figure | None:
+    """How many problems are right; repeats of a problem are averaged."""
+    return Figure(sum(sheet.rates.values()))
+
+
+def missed(sheet: MethodResults) -> Figure | None:
+    """How many problems have a right candidate that was not chosen."""
+    return Figure(sum(1 - sheet.rates[case] for case, some in sheet.by_case.items() if some[0].rights))
+
+
+def tokens_each(sheet: MethodResults) -> Figure | None:
+    """Verifier tokens a problem."""
+    return Figure(fmean(sum(result.tokens) for result in sheet.results))
 
 
 def calls(sheet: MethodResults) -> Figure | None:
@@ -342,7 +360,10 @@ METRICS = {
     "headroom": Metric("headroom", "points", headroom),
     "one_cluster": Metric("one cluster", "%", one_cluster, of_pool=True),
     "one_label": Metric("one label", "%", one_label, of_pool=True),
+    "right": Metric("right", "count", right),
+    "missed": Metric("missed", "count", missed),
     "tokens": Metric("tokens (M)", "M", tokens),
+    "tokens_each": Metric("tokens a problem", "count", tokens_each),
     "calls": Metric("calls", "", calls),
     "token_share": Metric("T%", "%", token_share),
     "closed_share": Metric("T% (Eq. 6)", "%", closed_share),
@@ -368,6 +389,26 @@ METRICS = {
     "calibration_error": Metric("ECE", "%", calibration_error),
     "brier": Metric("Brier", "", brier),
 }
+
+
+def summary(sheet: MethodResults) -> dict[str, Any]:
+    """The figures of a simulated strategy as plain data; shares are of 1."""
+    overall, mixed_right, share = pass_at_1(sheet), mixed(sheet), token_share(sheet)
+    accuracies = {str(level): _accuracy(sheet, (at,)) for at, level in enumerate(LEVELS)}
+    return {
+        "problems": sheet.problems,
+        "pass_at_1": None if overall is None else overall.value,
+        "pass_at_1_interval": None if overall is None else (overall.low, overall.high),
+        "mixed_problems": _mixed(sheet).problems,
+        "mixed_pass_at_1": None if mixed_right is None else mixed_right.value,
+        "mixed_interval": None if mixed_right is None else (mixed_right.low, mixed_right.high),
+        "calls": {str(level): fmean(r.calls[at] for r in sheet.results) for at, level in enumerate(LEVELS)},
+        "tokens": {str(level): fmean(r.tokens[at] for r in sheet.results) for at, level in enumerate(LEVELS)},
+        "token_share": None if share is None else share.value,
+        "depth": fmean(result.depth for result in sheet.results),
+        "rescue_rate": fmean(result.rescued > 0 for result in sheet.results),
+        "pair_accuracy": {name: figure and figure.value for name, figure in accuracies.items()},
+    }
 
 
 def _of_rescues(sheet: MethodResults, holds: Callable[[Result], bool]) -> Figure | None:
@@ -401,8 +442,8 @@ def _paired(sheet: MethodResults) -> list[tuple[float, float]]:
 
 
 def _accuracy(sheet: MethodResults, levels: Sequence[int]) -> Figure | None:
-    right = [sum(one.apart_right[at] for one in some for at in levels) for some in sheet.by_case.values()]
+    told = [sum(one.apart_right[at] for one in some for at in levels) for some in sheet.by_case.values()]
     apart = [float(sum(one.apart[at] for one in some for at in levels)) for some in sheet.by_case.values()]
     if not sum(apart):
         return None
-    return Figure(sum(right) / sum(apart), *(ratio_interval(right, apart) or (None, None)))
+    return Figure(sum(told) / sum(apart), *(ratio_interval(told, apart) or (None, None)))

@@ -7,10 +7,9 @@ rehearsals, the range that of nine in ten: of a case, and, added up rehearsal by
 """
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from operator import add
 from random import Random
@@ -18,7 +17,6 @@ from statistics import fmean
 from typing import Any
 from zlib import crc32
 
-from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
@@ -33,7 +31,8 @@ from caps.session.parts import make_prepare
 from caps.statistics.estimates import Range
 from caps.strategies.belief import Evidence, accuracy
 from caps.strategies.dedup import clusters
-from caps.workers.child_python import process_pool
+from caps.studies.play import play_contest
+from caps.workers.child_python import map_in_processes
 
 BASELINE = "v1-infer"
 CHUNK = 8
@@ -166,15 +165,14 @@ def rehearse(
     for rehearsal in range(REHEARSALS):
         labels = assumed_labels(entrants, Random(f"{rehearsal}/{seed}"))
         judge = SimulatedJudge(model, entrants, labels, seed=rehearsal, case=number)
-        transcript = Contest(strategy, entrants, seed=seed).play(judge.answer).transcript
-        asks = [ask for turn in transcript for ask in turn.round.asks]
-        partial = sum(ask.level == Level.PARTIAL for ask in asks)
-        full = sum(ask.level == Level.FULL for ask in asks)
-        rows.append((partial, full, sum(math.ceil(tokens_of(ask)) for ask in asks), len(transcript)))
-    first = sum(math.ceil(tokens_of(ask)) for turn in transcript[:1] for ask in turn.round.asks)
-    partial_calls, full_calls, tokens, rounds = zip(*rows, strict=True)
-    depth = max(rounds)
-    return Forecast(1, first, partial_calls, full_calls, tokens, fmean(rounds), depth, baseline)
+        played = play_contest(strategy, entrants, judge.answer, tokens_of, seed=seed)
+        partial = sum(item.ask.level == Level.PARTIAL for item in played.answered)
+        full = sum(item.ask.level == Level.FULL for item in played.answered)
+        tokens = [math.ceil(item.tokens) for item in played.answered]
+        rows.append((partial, full, sum(tokens), played.rounds))
+    first = sum(tokens[: played.first_round])
+    partial_calls, full_calls, read, rounds = zip(*rows, strict=True)
+    return Forecast(1, first, partial_calls, full_calls, read, fmean(rounds), max(rounds), baseline)
 
 
 def forecast_case(
@@ -213,7 +211,7 @@ def whole(value: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PlanSettings:
     """Settings that a worker process needs besides the cases."""
 
     strategies: Sequence[Strategy]
@@ -227,20 +225,24 @@ class Task:
 
 
 def plan_cases(
-    cases: Iterable[Case], task: Task, *, processes: int = 1, report: Callable[[int], object] = abs
+    cases: Iterable[Case],
+    settings: PlanSettings,
+    *,
+    processes: int = 1,
+    report: Callable[[int], object] = abs,
 ) -> list[Forecast]:
     """Forecast every strategy on every case; `report` is called with the number of cases just finished."""
     distinct: list[Strategy] = []
-    for strategy in task.strategies:
+    for strategy in settings.strategies:
         if strategy not in distinct:
             distinct.append(strategy)
-    own = replace(task, strategies=distinct)
     totals = [Forecast() for _ in distinct]
-    for chunk in _results(_chunks(cases), own, processes):
+    forecast_chunk = partial(_forecast_chunk, replace(settings, strategies=distinct))
+    for chunk in map_in_processes(forecast_chunk, _chunks(cases), processes=processes):
         for forecasts in chunk:
             totals = list(map(add, totals, forecasts))
         report(len(chunk))
-    return [totals[distinct.index(strategy)] for strategy in task.strategies]
+    return [totals[distinct.index(strategy)] for strategy in settings.strategies]
 
 
 def _chunks(cases: Iterable[Case]) -> Iterator[Sequence[Case]]:
@@ -249,41 +251,28 @@ def _chunks(cases: Iterable[Case]) -> Iterator[Sequence[Case]]:
         yield chunk
 
 
-def _results(chunks: Iterator[Sequence[Case]], task: Task, processes: int) -> Iterator[list[list[Forecast]]]:
-    """Results in order; few chunks are in progress at once, so a long file is never held as a whole."""
-    if processes <= 1:
-        yield from (_forecast_chunk(chunk, task) for chunk in chunks)
-        return
-    with process_pool(processes) as workers:
-        under_way: deque[Future[list[list[Forecast]]]] = deque()
-        for chunk in chunks:
-            under_way.append(workers.submit(_forecast_chunk, chunk, task))
-            if len(under_way) > 2 * processes:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+def _forecast_chunk(settings: PlanSettings, chunk: Sequence[Case]) -> list[list[Forecast]]:
+    prepare = make_prepare(
+        settings.profile, settings.views, context=settings.context, reply=JudgeSettings().max_tokens
+    )
+    stated = (with_stated_domain(case, settings.domain) for case in chunk)
+    return [_forecast_all(prepare(case), settings) for case in stated if isinstance(case, Case)]
 
 
-def _forecast_chunk(chunk: Sequence[Case], task: Task) -> list[list[Forecast]]:
-    prepare = make_prepare(task.profile, task.views, context=task.context, reply=JudgeSettings().max_tokens)
-    stated = (with_stated_domain(case, task.domain) for case in chunk)
-    return [_forecast_all(prepare(case), task) for case in stated if isinstance(case, Case)]
-
-
-def _forecast_all(prepared: PreparedCase, task: Task) -> list[Forecast]:
-    sizes = PromptSizes(prepared, task.templates)
+def _forecast_all(prepared: PreparedCase, settings: PlanSettings) -> list[Forecast]:
+    sizes = PromptSizes(prepared, settings.templates)
 
     def forecast(strategy: Strategy) -> Forecast:
         try:
             return forecast_case(
                 prepared,
                 strategy,
-                task.templates,
-                seed=task.seed,
-                per_character=task.per_character,
+                settings.templates,
+                seed=settings.seed,
+                per_character=settings.per_character,
                 sizes=sizes,
             )
         except InputError as error:
             return Forecast(refused=1, why=f"case {prepared.case.id!r}: {error}")
 
-    return [forecast(strategy) for strategy in task.strategies]
+    return [forecast(strategy) for strategy in settings.strategies]

@@ -10,21 +10,14 @@ Invariants:
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from statistics import fmean
 from typing import IO, Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from caps.core.errors import InputError
-from caps.core.play import Strategy
-from caps.core.standings import EPSILON
-from caps.core.types import Answer, Ask, Entrant, Level, Pairing, Selection, Unanswered, Verdict
 from caps.files import FolderLock, append_file, file_errors, is_database, is_own_output, write_file
-from caps.strategies.caps import Caps
-from caps.strategies.dedup import clusters
 
 MARK = "study.json"
 
@@ -212,115 +205,6 @@ def digest(*parts: object) -> str:
     """A short digest of some values."""
     encoded = msgspec.json.encode(parts, enc_hook=str, order="deterministic")
     return sha256(encoded).hexdigest()[:16]
-
-
-# Measurement of a finished contest
-
-
-LEVELS = (Level.PARTIAL, Level.FULL)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A method with a seed, and the digest of everything but the case that its results depend on."""
-
-    method: str
-    strategy: Strategy
-    seed: int
-    made_of: str
-
-    def made_of_case(self, case: str | None) -> str:
-        """The digest of a result, given that of its case; generated cases need none."""
-        return self.made_of if case is None else digest(self.made_of, case)
-
-
-class AnsweredAsk(NamedTuple):
-    """An ask, its answer, and its prompt tokens in all attempts and in the first."""
-
-    ask: Ask
-    answer: Answer
-    tokens: int
-    first: int
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """Labels, grades and difficulty of a case."""
-
-    case: str
-    entrants: Sequence[Entrant]
-    correct: Sequence[bool]
-    difficulty: str | None = None
-    grades: Sequence[float] = ()
-
-
-def measure(
-    step: Step,
-    made_of: str,
-    pool: Truth,
-    selection: Selection,
-    answered: Sequence[AnsweredAsk],
-    *,
-    depth: int,
-    malformed: int = 0,
-) -> Result:
-    """Measure a selection."""
-    label = {e.id: right for e, right in zip(pool.entrants, pool.correct, strict=True)}
-    by_level = [[one for one in answered if one.ask.level == level] for level in LEVELS]
-    games = [[one for one in some if isinstance(one.ask, Pairing)] for some in by_level]
-    outcomes = [_outcomes(some, label) for some in games]
-    ids = [entrant.id for entrant in pool.entrants]
-    return Result(
-        method=step.method,
-        seed=step.seed,
-        case=pool.case,
-        made_of=made_of,
-        n=len(pool.entrants),
-        rights=sum(pool.correct),
-        first=pool.correct[0],
-        clusters=len(clusters(pool.entrants)),
-        winner=selection.winner,
-        right=label[selection.winner],
-        rescued=len(selection.rescued),
-        depth=depth,
-        calls=(len(by_level[0]), len(by_level[1])),
-        tokens=_sums(by_level, "tokens"),
-        pairs=(sum(one.first > 0 for one in games[0]), sum(one.first > 0 for one in games[1])),
-        pair_tokens=_sums(games, "first"),
-        apart=(len(outcomes[0]), len(outcomes[1])),
-        apart_right=(sum(outcomes[0]), sum(outcomes[1])),
-        malformed=malformed,
-        unanswered=sum(isinstance(one.answer, Unanswered) for one in answered),
-        difficulty=pool.difficulty,
-        sure=selection.facts.get("probability"),
-        narrow=_narrow(step.strategy, selection),
-        rescued_wins=selection.winner in selection.rescued,
-        grade=dict(zip(ids, pool.grades, strict=True))[selection.winner] if pool.grades else None,
-        mean_grade=fmean(pool.grades) if pool.grades else None,
-        best_grade=max(pool.grades) if pool.grades else None,
-    )
-
-
-def _narrow(strategy: Strategy, selection: Selection) -> bool | None:
-    """Whether the first rescued candidate had lost by no more than delta; None without a rescue."""
-    gap = selection.facts.get("rescue_gap")
-    if gap is None or not selection.rescued or not isinstance(strategy, Caps):
-        return None
-    return gap <= strategy.rescue_margin + EPSILON
-
-
-def _sums(by_level: Sequence[Sequence[AnsweredAsk]], name: str) -> tuple[int, int]:
-    partial, full = (sum(getattr(one, name) for one in some) for some in by_level)
-    return partial, full
-
-
-def _outcomes(games: Iterable[AnsweredAsk], label: Mapping[int, bool]) -> list[float]:
-    """1, ½ or 0 for each verdict on a right and a wrong candidate that was correct, a tie or wrong."""
-    found = []
-    for ask, answer, *_ in games:
-        if isinstance(ask, Pairing) and isinstance(answer, Verdict) and label[ask.a] != label[ask.b]:
-            found.append(answer.outcome if label[ask.a] else 1 - answer.outcome)
-    return found
 
 
 class Disagreement(NamedTuple):

@@ -1,42 +1,42 @@
-"""Simulation of strategies against a simulated or recorded judge: accuracy and cost."""
+"""Pools of labelled candidates for a simulated judge: generated, or taken from cases."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
-from typing import Any
 
-from caps.core.contest import Contest
 from caps.core.errors import InputError
-from caps.core.play import Strategy
 from caps.core.settings import check_settings, setting
 from caps.core.text import estimate_tokens
-from caps.core.types import Answer, AnswerKind, Ask, Case, Entrant, Level, Pairing, Verdict, shown_size
+from caps.core.types import AnswerKind, Ask, Case, Entrant, Level, shown_size
 from caps.costs.closed_form import ViewSizes, v1_infer_tokens
 from caps.evidence.entrants import describe
 from caps.evidence.profiles import profile_for
-from caps.judging.recorded import Found, RecordedJudge, counts_of
-from caps.judging.simulated import JudgeModel, SimulatedJudge
-from caps.statistics.estimates import wilson
-from caps.workers.child_python import process_pool
 
 INSTRUCTION_TOKENS = 250
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledPool:
-    """Entrants of a problem with their labels."""
+    """Entrants of a problem with their labels; `case` and `digest` are empty for a generated pool."""
 
     number: int
     entrants: tuple[Entrant, ...]
     correct: tuple[bool, ...]
     overhead: int
-    case: Case | None = None  # where a recorded judge answers
+    case: str = ""
+    digest: str | None = None
+    difficulty: str | None = None
+    grades: tuple[float, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the case, or the number of a generated pool."""
+        return self.case or str(self.number)
 
     def tokens(self, ask: Ask) -> int:
         """Tokens of the prompt of an ask."""
-        return self.overhead + shown_size({one.id: one for one in self.entrants}, ask)
+        return self.overhead + shown_size({entrant.id: entrant for entrant in self.entrants}, ask)
 
     @property
     def v1_infer(self) -> float:
@@ -99,13 +99,8 @@ def generated_pools(model: PoolModel, count: int, seed: int) -> list[LabelledPoo
     return [model.pool(number, seed) for number in range(count)]
 
 
-def labelled(
-    cases: Iterable[Case | InputError], *, n: int | None, whole: bool = False
-) -> Iterator[LabelledPool]:
-    """Pools of the first `n` candidates of labelled cases; `InputError` for a candidate without a label.
-
-    `whole` pools keep their cases, which a recorded judge needs.
-    """
+def labelled(cases: Iterable[Case | InputError], *, n: int | None) -> Iterator[LabelledPool]:
+    """Pools of the first `n` candidates of labelled cases; `InputError` for a candidate without a label."""
     for number, case in enumerate(cases):
         if isinstance(case, InputError):
             raise case
@@ -119,159 +114,7 @@ def labelled(
         pool = replace(case, candidates=case.candidates[:n])
         evidence = describe(pool, profile_for(case.domain), estimate_tokens)
         overhead = INSTRUCTION_TOKENS + estimate_tokens(case.problem.text)
-        yield LabelledPool(
-            number,
-            evidence.entrants,
-            tuple(bool(label) for label in labels)[:n],
-            overhead,
-            pool if whole else None,
-        )
-
-
-LEVELS = (Level.PARTIAL, Level.FULL)
-CHUNK = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Settings that a worker process needs besides the pools."""
-
-    strategies: Mapping[str, Strategy]
-    judge: JudgeModel | RecordedJudge
-    seed: int
-
-
-@dataclass(slots=True)
-class Record:
-    """Sums over problems for one strategy; independent of the number of processes."""
-
-    problems: int = 0
-    right: int = 0
-    mixed: int = 0
-    mixed_right: int = 0
-    depth: int = 0
-    rescued: int = 0
-    outcomes: list[bool] = field(default_factory=list)  # of single contests, in order
-    calls: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
-    tokens: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
-    # Comparisons of a right with a wrong candidate, and how many of them were correct; a tie counts half.
-    judged_pairs: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
-    correct_pairs: dict[str, float] = field(default_factory=lambda: {str(level): 0.0 for level in LEVELS})
-    substituted: Counter[str] = field(default_factory=Counter)
-    silent: Counter[str] = field(default_factory=Counter)
-
-    def add(self, other: "Record") -> None:
-        """Add another record's sums to this one's."""
-        for name in ("problems", "right", "mixed", "mixed_right", "depth", "rescued"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.outcomes += other.outcomes
-        for name in ("calls", "tokens", "judged_pairs", "correct_pairs"):
-            sums = getattr(self, name)
-            for level, value in getattr(other, name).items():
-                sums[level] += value
-        self.substituted.update(other.substituted)
-        self.silent.update(other.silent)
-
-
-def simulate(
-    pools: Sequence[LabelledPool],
-    task: Task,
-    *,
-    processes: int = 1,
-    report: Callable[[int], object] = abs,
-) -> dict[str, Record]:
-    """Play every strategy on every pool; `report` is called with the number of pools just finished."""
-    chunks = [pools[start : start + CHUNK] for start in range(0, len(pools), CHUNK)]
-    totals = {name: Record() for name in task.strategies}
-    for chunk, part in zip(chunks, _results(chunks, task, processes), strict=True):
-        for name, record in part.items():
-            totals[name].add(record)
-        report(len(chunk))
-    return totals
-
-
-def summarise(record: Record, reference: Record | None) -> dict[str, Any]:
-    """Turn sums into reported figures; shares are of 1, `token_share` is relative to the reference."""
-    problems = max(record.problems, 1)
-    tokens = sum(record.tokens.values())
-    against = sum(reference.tokens.values()) if reference else 0
-    return {
-        "problems": record.problems,
-        "pass_at_1": record.right / problems,
-        "pass_at_1_interval": wilson(record.right, record.problems),
-        "mixed_problems": record.mixed,
-        "mixed_pass_at_1": record.mixed_right / record.mixed if record.mixed else None,
-        "mixed_interval": wilson(record.mixed_right, record.mixed) if record.mixed else None,
-        "calls": {level: count / problems for level, count in record.calls.items()},
-        "tokens": {level: count / problems for level, count in record.tokens.items()},
-        "token_share": tokens / against if against else None,
-        "depth": record.depth / problems,
-        "rescue_rate": record.rescued / problems,
-        "pair_accuracy": {
-            level: record.correct_pairs[level] / pairs if pairs else None
-            for level, pairs in record.judged_pairs.items()
-        },
-    }
-
-
-def _results(
-    chunks: Sequence[Sequence[LabelledPool]], task: Task, processes: int
-) -> Iterator[dict[str, Record]]:
-    if processes <= 1:
-        yield from (_play_chunk(chunk, task) for chunk in chunks)
-        return
-    with process_pool(processes) as workers:
-        yield from workers.map(_play_chunk, chunks, [task] * len(chunks))
-
-
-def _play_chunk(chunk: Sequence[LabelledPool], task: Task) -> dict[str, Record]:
-    totals = {name: Record() for name in task.strategies}
-    for pool in chunk:
-        judge = _judge(task, pool)
-        for name, strategy in task.strategies.items():
-            totals[name].add(_play(pool, strategy, judge, task))
-    return totals
-
-
-def _judge(task: Task, pool: LabelledPool) -> Callable[[Ask], Found]:
-    if isinstance(task.judge, JudgeModel):
-        judge = SimulatedJudge(task.judge, pool.entrants, pool.correct, seed=task.seed, case=pool.number)
-        return lambda ask: Found(judge.answer(ask))
-    recorded, case = task.judge, pool.case
-    assert case is not None  # noqa: S101
-    return lambda ask: recorded.answer(case, ask)
-
-
-def _play(pool: LabelledPool, strategy: Strategy, judge: Callable[[Ask], Found], task: Task) -> Record:
-    name = pool.number if pool.case is None else pool.case.id
-    found: list[Found] = []
-
-    def answer_ask(ask: Ask) -> Answer:
-        found.append(judge(ask))
-        return found[-1].answer
-
-    contest = Contest(strategy, pool.entrants, seed=f"{task.seed}/{name}").play(answer_ask)
-    label = {entrant.id: right for entrant, right in zip(pool.entrants, pool.correct, strict=True)}
-    right, mixed = label[contest.selection.winner], 0 < sum(pool.correct) < len(pool.correct)
-    record = Record(
-        problems=1,
-        right=int(right),
-        outcomes=[right],
-        mixed=int(mixed),
-        mixed_right=int(mixed and right),
-        depth=len(contest.transcript),
-        rescued=int(bool(contest.selection.rescued)),
-    )
-    record.substituted, record.silent = counts_of(found)
-    for turn in contest.transcript:
-        for ask, answer in zip(turn.round.asks, turn.answers, strict=True):
-            level = str(ask.level)
-            record.calls[level] += 1
-            record.tokens[level] += pool.tokens(ask)
-            if isinstance(ask, Pairing) and isinstance(answer, Verdict) and label[ask.a] != label[ask.b]:
-                record.judged_pairs[level] += 1
-                record.correct_pairs[level] += answer.outcome if label[ask.a] else 1 - answer.outcome
-    return record
+        yield LabelledPool(number, evidence.entrants, tuple(bool(label) for label in labels)[:n], overhead)
 
 
 def view_sizes(pools: Sequence[LabelledPool]) -> ViewSizes:

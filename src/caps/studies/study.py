@@ -1,7 +1,7 @@
 """Studies: suites x strategies x seeds and the tables they fill, read from TOML files."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -207,15 +207,15 @@ class Recipe:
         """The number of pools."""
         return sum(stratum.problems for stratum in self.strata) or self.problems
 
-    def make(self, numbers: range) -> Iterator[tuple[LabelledPool, str | None]]:
-        """Pools by number with their difficulty; each depends only on its number and the seed."""
+    def make(self, numbers: range) -> Iterator[LabelledPool]:
+        """Pools by number; each depends only on its number and the seed."""
         for number in numbers:
             stratum = self._stratum(number)
             if stratum is None:
-                yield self.pool.pool(number, self.seed), None
+                yield self.pool.pool(number, self.seed)
             else:
-                model = replace(self.pool, solve_rate=stratum.solve_rate)
-                yield model.pool(number, self.seed), stratum.difficulty
+                pool = replace(self.pool, solve_rate=stratum.solve_rate).pool(number, self.seed)
+                yield replace(pool, difficulty=stratum.difficulty)
 
     def _stratum(self, number: int) -> Stratum | None:
         for stratum in self.strata:
@@ -310,6 +310,31 @@ def load_study(path: Path, data: Path | None = None) -> Study:
         reference=file.reference,
         judge=RunConfig(**_judge_values(file.judge, place.at("judge"))),
         simulated=file.simulated,
+    )
+    _check_names(study, place)
+    return study
+
+
+def comparison(cases: Path, names: Sequence[str], *, shuffle: bool = False) -> Study:
+    """A study that compares strategies on one file of labelled cases, each with the first of them."""
+    place = Place("--strategies")
+    study = Study(
+        path=cases,
+        title=f"Strategies on {cases.name}",
+        seeds=(1234,),
+        suites=(Suite(cases.name, cases, shuffle=shuffle),),
+        methods=tuple(_method({"name": name}, place) for name in names),
+        tables=(
+            TableSpec(
+                name="strategies",
+                title=f"Strategies on {cases.name}: differences are from {names[0]}",
+                down="methods",
+                across="nothing",
+                metrics=("right", "missed", "calls", "tokens_each", "gain", "mcnemar"),
+                baseline=names[0],
+                readings=("missed: a candidate is right, but another was chosen; p is McNemar's exact test",),
+            ),
+        ),
     )
     _check_names(study, place)
     return study

@@ -8,7 +8,7 @@ from caps.core.errors import InputError
 from caps.costs.prices import measured_output
 from caps.session.resolve import Resolved
 from caps.studies.bench import Bench
-from caps.studies.planning import Task, plan_cases
+from caps.studies.planning import PlanSettings, plan_cases
 from caps.studies.suites import Shard, suite_cases
 
 SAMPLE = 8  # problems of a suite whose prompts are rendered; the rest are taken to be like them
@@ -48,24 +48,24 @@ def forecast_study(benches: Iterable[Bench], *, limit: int | None) -> StudyForec
 def _missing(bench: Bench, shard: Shard, known: set[tuple[object, ...]]) -> dict[str, int]:
     """How many cases each method has yet to play, over all seeds; not what another study plays too."""
     counts: dict[str, int] = {}
-    for turn in shard.turns:
-        key = (shard.suite.cases, shard.suite.n, turn.made_of, turn.seed)
+    for step in shard.steps:
+        key = (shard.suite.cases, shard.suite.n, step.made_of, step.seed)
         if key not in known:
             known.add(key)
-            counts[turn.method] = counts.get(turn.method, 0) + bench.missing(shard, turn)
+            counts[step.method] = counts.get(step.method, 0) + bench.missing(shard, step)
     return {method: count for method, count in counts.items() if count}
 
 
 def _add(
     total: StudyForecast, shard: Shard, resolved: Resolved, counts: dict[str, int], limit: int | None
 ) -> None:
-    strategies = {turn.method: turn.strategy for turn in shard.turns if turn.method in counts}
-    task = Task(
+    strategies = {step.method: step.strategy for step in shard.steps if step.method in counts}
+    task = PlanSettings(
         tuple(strategies.values()),
         resolved.templates,
         resolved.config.profile,
         {name: str(view) for name, view in resolved.config.views.items()},
-        shard.turns[0].seed,
+        shard.steps[0].seed,
     )
     sample = islice(suite_cases(shard.suite, limit), SAMPLE)
     price, reply = resolved.price, _reply(resolved)

@@ -20,9 +20,11 @@ from caps.evidence.domains import with_stated_domain
 from caps.judging.base import PreparedCase
 from caps.judging.profiles import with_profile
 from caps.judging.recorded import reordered
+from caps.session.parts import make_prepare
 from caps.session.resolve import Resolved
 from caps.studies.diagnosis import estimated
-from caps.studies.results import Step, Unit, digest
+from caps.studies.play import Step
+from caps.studies.results import Unit, digest
 from caps.studies.simulation import INSTRUCTION_TOKENS, LabelledPool
 from caps.studies.study import Method, Recipe, Study, Suite, recipe
 
@@ -79,10 +81,19 @@ def case_digest(case: Case) -> str:
     return digest(write_case(case).decode("utf-8", "replace"))
 
 
-def pool_of(prepared: PreparedCase, number: int) -> LabelledPool:
-    """A prepared case as a pool for a simulated judge."""
-    overhead = INSTRUCTION_TOKENS + prepared.statement
-    return LabelledPool(number, prepared.evidence.entrants, labels(prepared.case), overhead)
+def pool_of(prepared: PreparedCase, number: int, own_digest: str | None = None) -> LabelledPool:
+    """A prepared case as a labelled pool; `own_digest` is that of the case in its file."""
+    case = prepared.case
+    return LabelledPool(
+        number,
+        prepared.evidence.entrants,
+        labels(case),
+        INSTRUCTION_TOKENS + prepared.statement,
+        case.id,
+        own_digest,
+        difficulty(case),
+        grades(case),
+    )
 
 
 ResolveFor = Callable[[Suite, Method], Resolved]
@@ -98,7 +109,7 @@ class Shard:
 
     suite: Suite
     cases: tuple[tuple[str, str | None], ...]
-    turns: tuple[Step, ...]
+    steps: tuple[Step, ...]
     recipe: Recipe | None = None
     resolved: Resolved | None = None
     views: tuple[tuple[str, str], ...] = ()
@@ -110,9 +121,20 @@ class Shard:
 
     def units(self) -> Iterator[Unit]:
         """The keys of all its results, in order."""
-        for turn in self.turns:
+        for step in self.steps:
             for name, own in self.cases:
-                yield turn.method, turn.seed, name, turn.made_of_case(own)
+                yield step.method, step.seed, name, step.made_of_case(own)
+
+    def pools(self, limit: int | None) -> list[LabelledPool]:
+        """The pools of simulated verdicts: generated, or those of its cases."""
+        assert self.recipe is not None  # noqa: S101
+        if self.made_up:
+            return list(self.recipe.make(range(len(self.cases))))
+        prepare = make_prepare(self.suite.profile, dict(self.views))
+        return [
+            pool_of(prepare(case), number, case_digest(case))
+            for number, case in enumerate(suite_cases(self.suite, limit))
+        ]
 
 
 def narrowed(study: Study, only: str | None) -> Study:
@@ -189,16 +211,16 @@ def _shards(
             simulated = {**suite.simulated, **first.simulated}
             made = recipe(simulated, suite.n)
             profiled = [_with_stated_profile(simulated, method) for method in methods]
-            turns = _turns(study, profiled, ["simulated", made, views, suite.profile])
-            yield Shard(suite, cases, turns, recipe=made, views=views)
+            steps = _steps(study, profiled, ["simulated", made, views, suite.profile])
+            yield Shard(suite, cases, steps, recipe=made, views=views)
         else:
             resolved = resolve_for(suite, first)
             able = [method for method in methods if not resolved.unanswerable(method.strategy)]
             if not able:
                 continue
             resolved = resolved if able[0] is first else resolve_for(suite, able[0])
-            turns = _turns(study, able, [*_identity(resolved), *(["shuffled"] if suite.shuffle else [])])
-            yield Shard(suite, cases, turns, resolved=resolved, views=views)
+            steps = _steps(study, able, [*_identity(resolved), *(["shuffled"] if suite.shuffle else [])])
+            yield Shard(suite, cases, steps, resolved=resolved, views=views)
 
 
 def _needs(method: Method, study: Study) -> tuple[bool, ...]:
@@ -215,7 +237,7 @@ def _with_stated_profile(simulated: Mapping[str, Any], method: Method) -> Method
     return replace(method, strategy=with_profile(method.strategy, profile, method.use))
 
 
-def _turns(study: Study, methods: list[Method], judge: list[Any]) -> tuple[Step, ...]:
+def _steps(study: Study, methods: list[Method], judge: list[Any]) -> tuple[Step, ...]:
     return tuple(
         Step(method.name, method.strategy, seed, digest(_version(), judge, *_described(method.strategy)))
         for method in methods

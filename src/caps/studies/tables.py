@@ -147,7 +147,8 @@ def _cell(study: Study, spec: TableSpec, book: Book, label: str, column: Column)
     metric, published = METRICS[column.metric], spec.published.get(label, {}).get(column.head)
     played = _together(book, covered)
     sheet = _sheet(study, spec, played, column.method, column.stratum, of_pool=metric.of_pool)
-    figure = metric.compute(sheet) if sheet.results else None
+    alone = _with_itself(study, spec, column.metric, column.method)
+    figure = metric.compute(sheet) if sheet.results and not alone else None
     size = covered[0].problems if len(covered) == 1 else None
     impossible = (
         published is not None

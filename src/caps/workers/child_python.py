@@ -9,12 +9,17 @@ Rules that must not be broken:
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import NamedTuple
+from threading import Thread
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _PATH_FIRST = "import os, sys; sys.path[:] = sys.argv.pop(1).split(os.pathsep); "
 _ALWAYS = ("SYSTEMROOT",)  # without it, Python does not start on Windows
@@ -48,16 +53,32 @@ def module(name: str, *arguments: str) -> ChildPython:
     return ChildPython((sys.executable, "-P", "-m", name, *arguments), os.environ | {_SAFE_PATH: "1"})
 
 
+def map_in_processes(work: Callable[[T], R], items: Iterable[T], *, processes: int) -> Iterator[R]:
+    """Results in the order of the items, computed here or in several processes.
+
+    Only a few items are in progress at once, so a long input is never held as a whole.
+    """
+    if processes <= 1:
+        yield from map(work, items)
+        return
+    with _process_pool(processes) as workers:
+        under_way: deque[Future[R]] = deque()
+        for item in items:
+            under_way.append(workers.submit(work, item))
+            if len(under_way) > 2 * processes:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+
+
 @contextmanager
-def process_pool(
-    processes: int, initializer: Callable[[], object] | None = None
-) -> Iterator[ProcessPoolExecutor]:
-    """A pool whose processes are started with a safe import path."""
+def _process_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool whose processes are started with a safe import path, and end with this process."""
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"  # multiprocessing has no other way to pass it
     try:
         with ProcessPoolExecutor(
-            processes, mp_context=get_context("spawn"), initializer=initializer
+            processes, mp_context=get_context("spawn"), initializer=_leave_with_parent
         ) as workers:
             yield workers
     finally:
@@ -65,6 +86,18 @@ def process_pool(
             del os.environ[_SAFE_PATH]
         else:
             os.environ[_SAFE_PATH] = before
+
+
+def _leave_with_parent() -> None:
+    """End this worker when its parent ends: a killed parent would leave it waiting for ever."""
+    parent = parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _import_path() -> str:
