@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import caps.studies as caps_studies
 from caps.reports.page import page_html
 from caps.reports.pictures import svg_text
 from caps.reports.study import Chapter, comma_separated, markdown, studies_page, table_picture
@@ -22,6 +23,7 @@ from support.shell import CAPS, caps, split_words, start
 from support.waiting import wait_until
 
 STUDIES = Path(__file__).parents[2] / "studies"
+PAPER = Path(caps_studies.__file__).parent / "paper"
 STUDY = """
 title = "A study"
 seeds = [1, 2]
@@ -318,7 +320,7 @@ def test_the_smoke_study_runs_with_the_model_inside_the_process(tmp_path):
 
 
 def test_workers_of_a_killed_simulation_do_not_stay_behind(tmp_path):
-    words = ("bench", STUDIES / "paper" / "difficulty.toml", "--simulate --processes 2 --out", tmp_path)
+    words = ("bench", PAPER / "difficulty.toml", "--simulate --processes 2 --out", tmp_path)
     process = subprocess.Popen(
         [CAPS, *split_words(words)],
         stdout=subprocess.DEVNULL,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import caps.studies as caps_studies
 from caps.core.errors import InputError, SettingError
 from caps.studies.bench import Bench
 from caps.studies.study import Study, load_studies, load_study
@@ -11,9 +12,8 @@ from caps.studies.suites import narrowed, shards_of
 from caps.studies.tables import AVERAGE, make_table
 
 STUDIES = Path(__file__).parents[2] / "studies"
-PAPER = sorted(
-    path for path in (STUDIES / "paper").glob("*.toml") if path.name not in ("suites.toml", "all.toml")
-)
+PAPER = Path(caps_studies.__file__).parent / "paper"
+PAPER = sorted(path for path in (PAPER).glob("*.toml") if path.name not in ("suites.toml", "all.toml"))
 
 PLAIN = """
 title = "t"
@@ -115,11 +115,11 @@ def test_a_method_is_told_what_its_judge_is_worth_as_measured_or_as_of_another_j
 
 
 def test_one_table_needs_its_suites_and_methods_and_the_reference_only():
-    study = narrowed(load_study(STUDIES / "paper" / "main.toml"), "tokens-math")
+    study = narrowed(load_study(PAPER / "main.toml"), "tokens-math")
     assert {method.name for method in study.methods} == {"CAPS", "V1-Infer"}
     assert len(study.suites) == 8
     with pytest.raises(SettingError, match="--only 'token': did you mean 'tokens'"):
-        narrowed(load_study(STUDIES / "paper" / "main.toml"), "token")
+        narrowed(load_study(PAPER / "main.toml"), "token")
 
 
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
@@ -145,7 +145,7 @@ def test_every_published_figure_stands_in_a_cell_and_every_row_has_ours_beside_i
 
 
 def test_a_file_may_name_several_studies(tmp_path):
-    found = load_studies(STUDIES / "paper" / "all.toml")
+    found = load_studies(PAPER / "all.toml")
     assert {study.path for study in found.studies} == set(PAPER)
     assert isinstance(load_studies(STUDIES / "smoke.toml"), Study)
     with pytest.raises(SettingError, match="study.toml:2: studies: must be names of files"):
@@ -153,7 +153,7 @@ def test_a_file_may_name_several_studies(tmp_path):
 
 
 def test_the_papers_suites_have_room_to_think_and_its_own_views():
-    study = load_study(STUDIES / "paper" / "main.toml")
+    study = load_study(PAPER / "main.toml")
     rooms = {suite.model: suite.judge.get("max_tokens") for suite in study.suites}
     assert rooms == {
         "Qwen/Qwen3-14B": 16_384,
