@@ -123,6 +123,10 @@ def test_code_is_shown_by_what_is_known_of_it_and_reasons_without_tags(visit):  
     assert "3 lines" in page.locator(".answer-row .who").first.inner_text()
     page.locator("#g1 > summary").click()
     assert "<winner>" not in page.locator("#g1 .reply").inner_text()
+    page = visit("runs/v1-infer/report.html#case=missed")
+    page.locator("#g1 > summary").click()
+    assert "<rating_A>" in page.locator("#g1 .fold pre").last.text_content()
+    assert page.locator("#g1 .reply").count() == 0, "the reply has nothing but its ratings"
 
 
 def test_markdown_eats_no_sign_of_a_formula_and_rtl_answers_are_isolated(visit):  # noqa: F811
@@ -138,6 +142,7 @@ def test_markdown_eats_no_sign_of_a_formula_and_rtl_answers_are_isolated(visit):
 
 def test_cases_are_grouped_columns_chosen_and_rows_saved(visit):  # noqa: F811
     page = visit("posterior.html")
+    assert "difficulty" not in page.locator("#listing thead th:visible").all_inner_texts()
     groups = page.locator("section", has=page.get_by_role("heading", name="By group"))
     assert groups.locator("tr", has_text="hard").locator("td").all_inner_texts()[:6] == [
         "4", "0", "2", "2", "0.0", "50.0",

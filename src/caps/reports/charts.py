@@ -131,7 +131,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     return [index * step for index in range(first, max(last, first + 1) + 1)]
 
 
-ROW = 40  # height of a row with its label above it
+ROW = 46  # height of a row with its label above it
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,8 @@ def curve(
         start = max(stated[0][0], 0.0)
         ends = [(across.at(share), upward.at(share)) for share in (start, 1.0)]
         drawn.append(hover(ideal, line(joined(ends), "chance")))
-        drawn.append(label(ideal, across.at(1) - 6, upward.at(1) + 26, "note halo", "end"))
+        low = start + 0.08 * (1 - start)  # most choices are likely ones, so the lower end is free
+        drawn.append(label(ideal, across.at(low) + 8, upward.at(low) + 8, "note halo"))
     for place, points in enumerate(series):
         drawn += _series(points, 7 * (2 * place - len(series) + 1), across, upward)
     foot += 48
@@ -293,12 +294,12 @@ def forest(
         y, level = top + ROW * place, "e2" if row.full else "e1"
         room = WIDTH - text_width(row.words, SMALL) - 10
         inner = [
-            label(fitted(row.label, room), 0, y + 15, "who halo"),
-            label(row.words, WIDTH, y + 15, "note halo", "end"),
+            label(fitted(row.label, room), 0, y + 13, "who halo"),
+            label(row.words, WIDTH, y + 13, "note halo", "end"),
         ]
         if row.high > row.low:
-            inner.append(line(f"M{across.at(row.low):g} {y + 28:g}H{across.at(row.high):g}", f"span {level}"))
-        inner.append(mark(across.at(row.value), y + 28, f"at {level}", square=not row.full))
+            inner.append(line(f"M{across.at(row.low):g} {y + 25:g}H{across.at(row.high):g}", f"span {level}"))
+        inner.append(mark(across.at(row.value), y + 25, f"at {level}", square=not row.full))
         drawn.append(hover(f"{row.label}: {row.words}", *inner))
     about = "; ".join(f"{row.label}: {row.words}" for row in rows)
     return Drawing(join(drawn), foot + 24, title, about)

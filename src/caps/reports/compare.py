@@ -199,7 +199,7 @@ def cases_listing(runs: Sequence[ComparedRun], *, texts: bool = True) -> Listing
     columns = (
         CASE,
         *(Column(run.name, "words", f"the answer that {run.name} chose") for run in runs),
-        Column("why", "text", "what decided between two different answers"),
+        Column("why", "text", "what decided between different answers", "" if len(runs) == 2 else "chosen"),
         Column("problem", "long", "the beginning of the problem"),
     )
     filters = ("different answers", *(f"only {run.name} right" for run in runs), "all right", "all wrong")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import compress
 
 from caps.core.text import number, percent
 from caps.core.types import Level
@@ -13,7 +14,7 @@ from caps.reports.elements import capital, card, facts, head, listed, section
 from caps.reports.html import Html, el
 from caps.reports.numbers import span
 from caps.reports.page import Page
-from caps.reports.pictures import Picture, picture_view
+from caps.reports.pictures import FEW_COLUMNS, Picture, picture_view
 from caps.reports.report import footer
 from caps.statistics.estimates import Estimate
 from caps.statistics.judge_measures import CLASS_NAMES, JudgeMeasures, LevelMeasures, classify
@@ -283,9 +284,12 @@ def _page(
     before, behind = lead
     intro = el("p", before, el("b", name), behind, class_="lead")
     sections = [section(*SECTIONS[picture.name], picture_view(picture)) for picture in drawn]
+    is_small = [len(picture.heads) <= FEW_COLUMNS for picture in drawn]
+    small = el("div", *compress(sections, is_small), class_="pair")
+    large = [part for part, beside in zip(sections, is_small, strict=True) if not beside]
     return Page(
         title="diagnosis · caps report",
-        figures=[*head("Is this judge good enough?", intro, simulated, *answer), *sections],
+        figures=[*head("Is this judge good enough?", intro, simulated, *answer), small, *large],
         after=[
             section("Further figures", None, listed(remarks)),
             section("How it was measured", None, facts(made)),

@@ -26,13 +26,18 @@ Value: TypeAlias = str | float | None
 class Column:
     """A column: `words` is an answer, `long` a text of which the start is shown, `share` a probability.
 
-    `wide` columns are hidden in narrow windows until they are chosen.
+    `shown` says where: always, in `wide` windows, or only when it is `chosen`.
     """
 
     name: str
     kind: Kind
     about: str
-    wide: bool = False
+    shown: Literal["", "wide", "chosen"] = ""
+
+    @property
+    def style(self) -> str:
+        """The classes of its cells."""
+        return f"{self.kind} {self.shown}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,14 +110,13 @@ def make_row(
 
 
 def _cell(column: Column, value: Value) -> Html:
-    kind = f"{column.kind} wide" if column.wide else column.kind
     if column.kind == "mark":
         text, tone = MARKS.get(str(value), ("–", "mark"))
         return el("td", text, class_=f"{tone} outcome", data_name=column.name)
     text = _cell_text(column.kind, value)
     if column.kind in ("text", "words", "long"):
-        return el("td", el("bdi", text, class_="clamp"), class_=kind, data_name=column.name)
-    return el("td", text, class_=kind, data_name=column.name)
+        return el("td", el("bdi", text, class_="clamp"), class_=column.style, data_name=column.name)
+    return el("td", text, class_=column.style, data_name=column.name)
 
 
 def _cell_text(kind: Kind, value: Value) -> str:
@@ -132,7 +136,7 @@ def listing_view(listing: Listing, title: str) -> Html:
             "th",
             el("button", column.name, type="button", title=column.about),
             scope="col",
-            class_=f"{column.kind} wide" if column.wide else column.kind,
+            class_=column.style,
             aria_sort="none",
         )
         for column in listing.columns
@@ -157,7 +161,7 @@ def _tools(columns: Sequence[Column]) -> Html:
     """The controls of a table."""
     order = [el("option", f"by {column.name}", value=str(place)) for place, column in enumerate(columns)]
     boxes = [
-        el("label", el("input", type="checkbox", value=place, checked=not column.wide), column.name)
+        el("label", el("input", type="checkbox", value=place, checked=not column.shown), column.name)
         for place, column in enumerate(columns)
         if place
     ]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from caps.files import file_errors, write_file
 from caps.reports.charts import WIDTH, Drawing
-from caps.reports.elements import table
+from caps.reports.elements import fold, table
 from caps.reports.html import Html, el
 
 MARGIN = 16
 FILE_SCALE = 1.5  # of an SVG file, so that it is large enough where it is not scaled
-FEW_COLUMNS = 3  # of a table narrow enough to stand beside its picture
+FEW_COLUMNS = 3  # of a table that says no more than its picture
 _VARIABLE = re.compile(r"var\((--[\w-]+)\)")
 _SET = re.compile(r"(--[\w-]+):\s*([^;]+);")
 
@@ -32,8 +32,8 @@ class Picture:
 def picture_view(picture: Picture) -> Html:
     """Show a picture with its table of numbers."""
     numbers = table(picture.heads, picture.rows, f"{picture.title}: numbers")
-    few = len(picture.heads) <= FEW_COLUMNS
-    return el("div", picture.drawing.svg(), numbers, class_="picture beside" if few else "picture")
+    shown = fold("Numbers", numbers, open_=len(picture.heads) > FEW_COLUMNS)
+    return el("div", picture.drawing.svg(), shown, class_="picture")
 
 
 def write_pictures(pictures: Sequence[Picture], folder: Path) -> list[Path]:

@@ -53,7 +53,7 @@ SHORT_ANSWER = 3000  # characters of a chosen text that is shown without opening
 SHOWN_ANSWERS = 8
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _VERDICT_TAGS = re.compile(
-    r"<(winner|confidence|best|rating(?:[ _-][ab])?|criterion_\d{1,2})>[^<\n]{0,80}</\1>\s*"
+    r"<(winner|confidence|best|rating(?:[ _-][ab])?|criterion_\d{1,2})>[^<\n]{0,80}</\1>\s*", re.IGNORECASE
 )
 
 
@@ -321,7 +321,7 @@ def _answer(receipt: Receipt, group: AnswerGroup, value: float | None, top: floa
         ),
         bar,
         el("span", words, class_="value"),
-        el("span", _answer_facts(receipt, group, first), class_="facts"),
+        el("span", _answer_facts(receipt, group, first, case), class_="facts"),
     )
     kind = f"answer-row chosen {TONES[receipt.right(first)]}" if is_chosen else "answer-row"
     if len(group.members) == 1:
@@ -339,11 +339,12 @@ def _answer_name(receipt: Receipt, candidate: int, case: Case | None) -> Html:
     return join([f"{name} ", el("bdi", text)])
 
 
-def _answer_facts(receipt: Receipt, group: AnswerGroup, first: int) -> Html:
-    """How an answer did: its tests, its verdicts, and how far it came."""
+def _answer_facts(receipt: Receipt, group: AnswerGroup, first: int, case: Case | None) -> Html:
+    """How an answer did: its tests, unless they stand for it, its verdicts, and how far it came."""
     standing = receipt.standing(first)
     parts: list[Child] = []
-    if standing is not None and standing.passed is not None:
+    is_named_by_tests = case is not None and receipt.name(first) == f"#{first}"
+    if standing is not None and standing.passed is not None and not is_named_by_tests:
         parts.append(f"passes {standing.passed} of {receipt.examples} examples")
     counts = verdicts_about(receipt, group.members)
     told = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)

@@ -256,7 +256,7 @@ def verdicts_about(receipt: Receipt, members: Sequence[int]) -> dict[str, int]:
 
 STEPS = "The probability of the likeliest answers after each verdict; a dot opens the call."
 SHOWN_LINES = 5
-LEFT, RIGHT, TOP, BOTTOM = 40, WIDTH - 96, 10, 190
+LEFT, RIGHT, TOP, BOTTOM = 48, WIDTH - 96, 10, 190
 
 
 def steps(receipt: Receipt, described: Sequence[str]) -> Html | None:

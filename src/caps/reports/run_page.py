@@ -503,13 +503,13 @@ class RowContext:
             Column("result", "mark", about),
             *(texts if self.searched else ()),
             *((stated,) if self.stated else ()),
-            Column("votes", "text", "candidates with the chosen answer, of all candidates"),
-            Column("answers", "number", "distinct answers among the candidates", wide=True),
-            Column("calls", "number", "questions to the judge", wide=True),
-            Column("tokens read", "number", "tokens of all prompts of the case", wide=True),
-            *((Column("cost", "money", "dollars for the judge", wide=True),) if self.priced else ()),
-            *(Column(name, "text", f"the field {name} of the case", wide=True) for name in self.fields),
-            Column("note", "text", "what else happened; the filters have the same names", wide=True),
+            Column("votes", "number", "candidates with the chosen answer, of all candidates"),
+            Column("answers", "number", "distinct answers among the candidates", "chosen"),
+            Column("calls", "number", "questions to the judge", "wide"),
+            Column("tokens read", "number", "tokens of all prompts of the case", "wide"),
+            *((Column("cost", "money", "dollars for the judge", "wide"),) if self.priced else ()),
+            *(Column(name, "text", f"the field {name} of the case", "chosen") for name in self.fields),
+            Column("note", "text", "what else happened; the filters have the same names", "wide"),
         ]
 
 

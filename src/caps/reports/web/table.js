@@ -149,7 +149,7 @@ class Listing {
     for (const box of this.boxes) {
       for (const line of this.root.querySelectorAll("tr")) {
         line.children[box.value].hidden = !box.checked;
-        line.children[box.value].classList.remove("wide");
+        line.children[box.value].classList.remove("wide", "chosen");
       }
     }
   }
