@@ -53,6 +53,7 @@ MISTAKES = [
     ("select {cases} --config nowhere.toml", ["--config nowhere.toml"]),
     ("select {cases} --out {cases}/run", ["--out"]),
     ("select {cases} --journal /proc/nowhere/journal", ["/proc/nowhere"]),
+    ("serve --config {models}", ["models.toml:3: models.team.generators", "at least one model"]),
     ("import", ["nothing to import"]),
     ("import x --fetch", ["--fetch needs --dataset"]),
     ("import x --format csv", ["unknown format 'csv'"]),
@@ -76,7 +77,9 @@ def test_a_mistake_is_named_and_exits_2_before_anything_is_asked(
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     cases = write_cases(tmp_path / "cases.jsonl", 1, n=4)
-    words = command.format(cases=cases).split()
+    models = tmp_path / "models.toml"
+    models.write_text('base_url = "http://127.0.0.1:9/v1"\n[models.team]\ngenerators = []\n')
+    words = command.format(cases=cases, models=models).split()
     if words[0] == "select":
         words += ["--base-url", server.url, "--model", "stub"]
         words += [] if "--journal" in words else ["--journal", "journal.sqlite"]

@@ -107,7 +107,8 @@ def test_a_virtual_model_asks_several_models_and_says_who_wrote_the_winner():
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"team": {}}, "models.team.generators: is missing; a list is wanted"),
+        ({"team": {}}, "models.team.generators: is missing; a list of at least one model is wanted"),
+        ({"team": {"generators": []}}, "models.team.generators: must be a list of at least one model"),
         ({"team": {"generators": ["a"], "juge": "b"}}, "did you mean 'judge'"),
         ({"team": "a"}, "models.team: must be a table"),
     ],

@@ -152,6 +152,7 @@ def serve(
     from caps.server.app import ServerConfig, serve as run  # noqa: I001, PLC0415  (loads what only it needs)
     from caps.server.telemetry import JsonLog  # noqa: PLC0415
     from caps.server.admission import Limits  # noqa: PLC0415
+    from caps.server.virtual_models import virtual_configs  # noqa: PLC0415
 
     log = JsonLog(prompts=log_prompts, quiet=quiet)
     if not config.base_url and not config.model:
@@ -163,6 +164,9 @@ def serve(
             any_model=True,
             callbacks=Callbacks(lambda words: log.write("servers", message=words), report),
         )
+    loaded = loaded_settings(ctx)
+    if loaded is not None and "models" in loaded[1].split(", "):
+        virtual_configs(resolved.config, loaded[0])  # names the line of a mistake
     serving = ServerConfig(
         resolved=resolved,
         host=host,
@@ -185,6 +189,6 @@ def serve(
         keep_last=keep_last,
         recent=recent,
         cors=tuple(cors or ()),
-        settings=None if (loaded := loaded_settings(ctx)) is None else "{}: {}".format(*loaded),
+        settings=None if loaded is None else "{}: {}".format(*loaded),
     )
     asyncio.run(run(serving))

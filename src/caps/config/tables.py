@@ -8,7 +8,8 @@ A table is a class of typed fields:
 
     read_table(values, Generator, Place("caps.toml", ("generator", 0)))
 
-raises, for a quality of 2, "caps.toml:7: generator[0].quality: must be a number below 1, not 2".
+raises, for a quality of 2, "caps.toml:7: generator[0].quality: must be a number above 0 and below 1, not 2".
+The `description` of a `Meta` says what a value must be where that takes other words.
 """
 
 import re
@@ -35,6 +36,7 @@ LIMITS = {">=": "of at least", ">": "above", "<=": "of at most", "<": "below", "
 _MISTAKE = re.compile(r"(?P<words>.*?)(?: - at `(?:key in )?\$(?P<path>.*)`)?", re.DOTALL)
 _EXPECTED = re.compile(r"Expected `(?P<kinds>[^`]+)`(?:, got .*| (?P<sign>[<>]=?) (?P<limit>\S+))")
 _LENGTH = re.compile(r"Expected `(?P<kind>\w+)` of length (?P<sign>[<>]?=?) ?(?P<count>\d+)(?:, got \d+)?")
+_NOTHING = msgspec.Meta()
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 _HEADER = re.compile(r"\s*\[{1,2}([^\[\]]+)\]{1,2}\s*(?:#.*)?$")
 _KEY = re.compile(r"\s*([\w.\"'-]+)\s*=")
@@ -113,15 +115,17 @@ def _explain(message: str, values: object, kind: type[Any], place: Place) -> Use
     hints = get_type_hints(kind, include_extras=True)
     missing = re.fullmatch(r"Object missing required field `(\w+)`", words)
     if missing:
-        wanted = _kind_words(get_type_hints(kind).get(missing[1]) if not keys else None)
+        described = _stated(None if keys else hints.get(missing[1])).description
+        wanted = described or _kind_words(get_type_hints(kind).get(missing[1]) if not keys else None)
         return place.at(*keys, missing[1]).error(f"is missing{wanted and f'; {wanted} is wanted'}")
     hint = hints.get(str(keys[0])) if keys else None
-    if words.endswith("of length >= 1"):
+    stated = _stated(hint, of_items=len(keys) > 1)
+    if stated.description:
+        words = f"must be {stated.description}"
+    elif words.endswith("of length >= 1"):
         return place.at(*keys).error("must not be empty")
-    if expected := _EXPECTED.fullmatch(words):
-        words = f"must be {_one_of(expected['kinds'])}"
-        if expected["sign"]:
-            words += _range(hint) or f" {LIMITS[expected['sign']]} {_limit(float(expected['limit']))}"
+    elif expected := _EXPECTED.fullmatch(words):
+        words = f"must be {_one_of(expected['kinds'])}{_range(stated)}"
     elif length := _LENGTH.fullmatch(words):
         unit = " characters" if length["kind"] == "str" else ""
         words = f"must be {KINDS[length['kind']]} {LIMITS[length['sign']]} {length['count']}{unit}"
@@ -149,12 +153,22 @@ def _kind_words(hint: Any) -> str:
     return _one_of(" | ".join(kinds)) if KINDS.keys() >= set(kinds) else ""
 
 
-def _range(hint: Any) -> str:
-    """The limits of the numbers of a field, if it states both."""
+def _stated(hint: Any, *, of_items: bool = False) -> msgspec.Meta:
+    """The limits and the description that a field states: of its value, or of the items of a list."""
     if isinstance(hint, msgspec.Meta):
-        return "" if hint.ge is None or hint.le is None else f" from {_limit(hint.ge)} to {_limit(hint.le)}"
-    inner = (*get_args(hint), *getattr(hint, "__metadata__", ()))
-    return next((words for part in inner if (words := _range(part))), "")
+        return hint
+    inner: tuple[Any, ...] = getattr(hint, "__metadata__", ())
+    if of_items or get_origin(hint) in (Union, UnionType):
+        inner += get_args(hint)
+    return next((meta for part in inner if (meta := _stated(part)) != _NOTHING), _NOTHING)
+
+
+def _range(stated: msgspec.Meta) -> str:
+    """The limits of the numbers of a field, in words."""
+    if stated.ge is not None and stated.le is not None:
+        return f" from {_limit(stated.ge)} to {_limit(stated.le)}"
+    limits = ((">=", stated.ge), (">", stated.gt), ("<=", stated.le), ("<", stated.lt))
+    return " and".join(f" {LIMITS[sign]} {_limit(limit)}" for sign, limit in limits if limit is not None)
 
 
 def _choices(hint: Any) -> Sequence[Any]:

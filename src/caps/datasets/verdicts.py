@@ -27,7 +27,10 @@ LEVELS = {str(level): level for level in Level}
 SCALE = (1.0, 10.0)
 
 GivenAnswer: TypeAlias = Verdict | Rating | Pick
-Index: TypeAlias = Annotated[int, Meta(ge=0, le=99_999)]
+Index: TypeAlias = Annotated[
+    int, Meta(ge=0, le=99_999, description="the index of a candidate, from 0 to 99,999")
+]
+Weight: TypeAlias = Annotated[float, Meta(ge=0, le=1, description="above 0 and at most 1, and 0 for a TIE")]
 Tokens: TypeAlias = Annotated[int, Meta(ge=0, le=10**9)]
 
 
@@ -153,7 +156,7 @@ class AnswerLine(Table, frozen=True):
     judge: str | int | float = DEFAULT_JUDGE_NAME
     verdict: Literal["A", "B", "TIE"] | None = None
     confidence: Literal["HIGH", "LOW"] | None = None
-    weight: Annotated[float, Meta(ge=0, le=1)] | None = None
+    weight: Weight | None = None
     ratings: tuple[float, float] | None = None
     rating: float | None = None
     best: Index | None = None

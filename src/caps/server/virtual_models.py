@@ -22,7 +22,7 @@ from caps.sampling.generators import GeneratorSource
 class ModelTable(Table, frozen=True):
     """The table of a virtual model; what it leaves out is as for other requests."""
 
-    generators: Annotated[list[str], Meta(min_length=1)]
+    generators: Annotated[list[str], Meta(min_length=1, description="a list of at least one model")]
     judge: str | None = None
     strategy: str | None = None
     n: int | Literal["auto"] = "auto"
@@ -47,13 +47,13 @@ class ServedGenerator:
     upstream: Upstream
 
 
-def virtual_configs(config: RunConfig) -> dict[str, RunConfig]:
-    """The config of each virtual model; a `SettingError` names the table and the field that is wrong."""
-    return {name: _config_of(name, table, config) for name, table in config.models.items()}
+def virtual_configs(config: RunConfig, file: str = "") -> dict[str, RunConfig]:
+    """The config of each virtual model; a `SettingError` names the file, the table and the wrong field."""
+    return {name: _config_of(name, table, config, file) for name, table in config.models.items()}
 
 
-def _config_of(name: str, table: object, config: RunConfig) -> RunConfig:
-    read = read_table(table, ModelTable, Place("", ("models", name)))
+def _config_of(name: str, table: object, config: RunConfig, file: str) -> RunConfig:
+    read = read_table(table, ModelTable, Place(file, ("models", name)))
     tables = {str(generator.get("model")): generator for generator in config.generator}
     changes: dict[str, object] = {
         "generator": [tables.get(model, {"model": model}) for model in read.generators],
