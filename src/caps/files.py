@@ -30,6 +30,8 @@ from caps.core.text import printable_json
 
 T = TypeVar("T")
 BOM = b"\xef\xbb\xbf"
+#: What decoding of hostile bytes raises.
+UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 MAX_BYTES = 64 << 20  # of a file that is read as a whole: settings, prompts, profiles
 PARTIAL = ".partial"
 _SQLITE = b"SQLite format 3\x00"
@@ -119,7 +121,7 @@ def decode_json(data: bytes | str, kind: type[T], where: str = "") -> T:
     """The JSON value of this type in a file or a message; an `InputError` names `where` it stands."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         is_other_kind = kind is not object and isinstance(error, msgspec.ValidationError)
         reason = "" if is_other_kind else "not JSON"
         raise InputError(": ".join(filter(None, (where, reason, str(error))))) from None

@@ -36,6 +36,7 @@ from caps.config.sources import LOCAL_FILE, parse_assignments, read_config_file,
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.evidence.domains import domain_named
+from caps.files import UNDECODABLE
 from caps.journal.store import default_path
 from caps.registry import STRATEGIES, allow
 from caps.runs.shards import Shard
@@ -211,7 +212,7 @@ def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, A
     for name, value in parse_assignments(words, option=option).items():
         try:
             found[name] = msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError):
+        except UNDECODABLE:
             found[name] = value
     return found
 

@@ -1,13 +1,16 @@
-"""Safe printing of untrusted text, estimated token counts, and number formats.
+"""Safe printing and parsing of untrusted text, estimated token counts, and number formats.
 
 A terminal executes control characters: ESC and the C1 controls move the cursor, set the title or the
 clipboard, a carriage return hides the text before it, and direction marks reorder text. Candidates, cases,
 replies and file names may contain all of these, so they are printed only through this module.
 """
 
+import ast
+import json
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 REPLACEMENT = "\ufffd"
 _TAB = " " * 4
@@ -86,6 +89,26 @@ def _escaped(found: re.Match[str]) -> str:
         return letter
     units = letter.encode("utf-16-be")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+#: What the parsers of Python and of JSON raise on hostile text: also on deep nesting and very long numbers.
+UNPARSABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
+
+
+def syntax_tree(source: str, name: str = "<unknown>") -> ast.Module | None:
+    """The syntax tree of a Python program; None if it does not parse. `name` is for warnings."""
+    try:
+        return ast.parse(source, filename=name)
+    except UNPARSABLE:
+        return None
+
+
+def parse_json(text: str | bytes, otherwise: Any = None, **options: Any) -> Any:
+    """The JSON value of an untrusted text; `otherwise` if there is none. The options are of `json.loads`."""
+    try:
+        return json.loads(text, **options)
+    except UNPARSABLE:
+        return otherwise
 
 
 CHARACTERS_PER_TOKEN = 4

@@ -11,6 +11,8 @@ from itertools import islice
 from random import Random
 from typing import Any, NamedTuple
 
+from caps.core.text import UNPARSABLE, syntax_tree
+
 MAX_CHARACTERS = 2000
 MAX_EXAMPLES = 20
 MAX_CALLS = 300  # places of a statement that are looked at; a hostile one may have a million
@@ -123,7 +125,7 @@ def _literals(call: str) -> list[Any] | None:
         if not isinstance(tree, ast.Call) or tree.keywords:
             return None
         return [ast.literal_eval(argument) for argument in tree.args]
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+    except UNPARSABLE:
         return None
 
 
@@ -148,7 +150,7 @@ def _literal(text: str) -> tuple[Any] | None:
             return (_JSON[words],)
         try:
             return (ast.literal_eval(words),)
-        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        except UNPARSABLE:
             continue
     return None
 
@@ -215,11 +217,9 @@ def _parse_header(source: str) -> ast.FunctionDef | None:
     """Parse the function header at the start of a source; it may span several lines."""
     lines = source.split("\n")[:MAX_HEADER_LINES]
     for count in range(1, len(lines) + 1):
-        try:
-            (tree,) = ast.parse("\n".join(lines[:count]).rstrip() + " pass").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        return tree if isinstance(tree, ast.FunctionDef) else None
+        tree = syntax_tree("\n".join(lines[:count]).rstrip() + " pass")
+        if tree is not None:
+            return tree.body[0] if isinstance(tree.body[0], ast.FunctionDef) else None
     return None
 
 

@@ -34,6 +34,8 @@ from itertools import combinations, pairwise, zip_longest
 from random import Random
 from typing import Any, NamedTuple
 
+from caps.core.text import syntax_tree
+
 MAX_STATEMENT = 20_000  # characters that are searched for words
 MAX_TEXT, MAX_PATTERN = 12, 60  # characters of a text in a program, and of one whose punctuation is used
 LARGE = 100_000  # larger constants of programs are left out
@@ -66,11 +68,8 @@ def constants_of(sources: Iterable[str]) -> tuple[list[int], list[str], str]:
     """Numbers, short texts and punctuation in programs: comparing with them is what most branches do."""
     numbers, texts, marks = dict[int, None](), dict[str, None](), set[str]()
     for source in sources:
-        try:
-            tree = ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        for node in ast.walk(tree):
+        tree = syntax_tree(source)
+        for node in () if tree is None else ast.walk(tree):
             constant = node.value if isinstance(node, ast.Constant) else None
             if type(constant) is int and abs(constant) <= LARGE:
                 numbers.update(dict.fromkeys((constant, constant + 1, constant - 1)))

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
+from caps.core.text import parse_json, syntax_tree
 from caps.core.types import Candidate
 from caps.evidence.anatomy import Enclosed, boxed_answer, dissect, final_answer, find_layout, spoken
 
@@ -36,10 +37,7 @@ def canonical(text: str) -> str | None:
 def _load(text: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
         return _NO_VALUE
-    try:
-        value = json.loads(text, parse_float=_number)
-    except (ValueError, RecursionError, MemoryError):
-        return _NO_VALUE
+    value = parse_json(text, _NO_VALUE, parse_float=_number)
     return _NO_VALUE if _deeper_than(value, MAX_DEPTH) else value
 
 
@@ -280,10 +278,10 @@ def shape(program: str) -> str | None:
     if program[:1].isspace():
         program = textwrap.dedent(program)
     _silence_warnings()
+    tree = syntax_tree(program, _SOURCE)
     try:
-        tree = ast.parse(program, filename=_SOURCE)
-        return _spell(tree) if tree.body else ""
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None if tree is None else _spell(tree) if tree.body else ""
+    except RecursionError:
         return None
 
 

@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from caps.core.domains import Opening
+from caps.core.text import parse_json
 from caps.core.types import Candidate, Case, Found, Usage
 from caps.costs.budget import Budget, UnlimitedBudget
 from caps.evidence.domains import INTERFACE, domain_named
@@ -158,10 +159,7 @@ def read_tests(reply: str, case: Case, count: int) -> list[dict[str, Any]]:
     blocks = _BLOCK.findall(reply)
     called = function_of(case.extra) is not None
     for text in (*reversed(blocks), reply[reply.find("[") : reply.rfind("]") + 1]):
-        try:
-            rows = json.loads(text, parse_constant=_no_constant)
-        except (ValueError, RecursionError, MemoryError):
-            continue
+        rows = parse_json(text, parse_constant=_no_constant)
         if isinstance(rows, list):
             usable = [row for row in rows if _is_test(row, called=called)]
             return [{"input": row["input"], "output": row["output"]} for row in usable[:count]]

@@ -5,7 +5,6 @@ a test program runs in a separate process. The output of a candidate is parsed i
 `results`.
 """
 
-import ast
 import re
 import secrets
 import sys
@@ -17,7 +16,7 @@ from typing import Any
 
 from caps.core.domains import Grade, Resources
 from caps.core.errors import InputError
-from caps.core.text import escaped, without_middle
+from caps.core.text import escaped, syntax_tree, without_middle
 from caps.core.types import Candidate, Case
 from caps.evidence.anatomy import dissect, fence_label
 from caps.grading.results import Reading, ResultReader
@@ -244,11 +243,7 @@ def prompt_text(case: Case, entry_point: str | None) -> str:
     text = case.problem.text
     if not entry_point or f"def {entry_point}" not in text:
         return ""
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
-    return text
+    return "" if syntax_tree(text) is None else text
 
 
 def entry_of(suite: Examples, source: str, language: str = PYTHON) -> str | None:

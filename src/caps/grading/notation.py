@@ -12,6 +12,8 @@ from fractions import Fraction
 from math import comb, factorial, isqrt
 from typing import NamedTuple
 
+from caps.core.text import UNPARSABLE
+
 _SIGNS = {
     "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∗": "*", "÷": "/", "⁄": "/", "∕": "/",
     "√": r"\sqrt ", "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ",
@@ -216,7 +218,7 @@ def rational(text: str) -> Fraction | None:
         text = pattern.sub(replacement, text)
     try:
         return _value(ast.parse(_NUMBER.sub(_exact, text).strip(), mode="eval").body, 0)
-    except (ArithmeticError, KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
+    except (ArithmeticError, KeyError, *UNPARSABLE):
         return None
 
 

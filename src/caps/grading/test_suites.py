@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from caps.core.errors import InputError
+from caps.core.text import UNPARSABLE
 from caps.core.types import Case
 from caps.sandbox.inside.plain import PLAIN_TYPES
 
@@ -122,7 +123,7 @@ def assertions_of(suite: TestProgram) -> tuple[TestProgram, ...]:
                 assertions.append("\n".join([*setup, source]))
             else:
                 setup.append(source)
-    except (RecursionError, MemoryError):
+    except UNPARSABLE:
         return (suite,)
     if not 1 < len(assertions) <= MAX_ASSERTIONS:
         return (suite,)
@@ -155,7 +156,7 @@ def _starter_function(extra: Mapping[str, Any], tests: Mapping[str, Any]) -> str
 def _program(source: str, entry: str | None, where: str, case: Case) -> TestProgram:
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except UNPARSABLE as error:
         raise InputError(f"{where}: the test program does not parse: {error}") from None
     missing = _unbound_names(tree) - {"candidate"}
     calls = {
@@ -264,7 +265,7 @@ def _value(text: str) -> Any:
     for read in (json.loads, ast.literal_eval):
         try:
             return read(text)
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        except UNPARSABLE:
             continue
     return text
 

@@ -11,6 +11,7 @@ import msgspec
 from caps.core.errors import SettingError
 from caps.core.secrets import recorded_extra
 from caps.core.types import Message
+from caps.files import UNDECODABLE
 from caps.journal.database import Claims
 
 Row: TypeAlias = tuple[Any, ...]
@@ -115,7 +116,7 @@ def read_json(text: object, kind: Any = Any) -> Any:
     """The JSON value of this type in a column, or `UNREADABLE`."""
     try:
         return msgspec.json.decode(text, type=kind) if isinstance(text, str) else UNREADABLE
-    except (msgspec.MsgspecError, RecursionError):
+    except UNDECODABLE:
         return UNREADABLE
 
 

@@ -34,6 +34,7 @@ from caps.core.errors import (
     UnreachableError,
 )
 from caps.core.secrets import Secrets, split_addresses
+from caps.files import UNDECODABLE
 from caps.models.base import Completion, ConnectOptions, Notify, Request, ignore
 from caps.models.faults import Attempts, Retries
 from caps.models.http import Call, Exchange, HttpConnection, HttpModel, Timeouts
@@ -85,7 +86,7 @@ def prefix_of_body(body: bytes) -> bytes:
             prefix.append(bytes(raw))
             if msgspec.json.decode(raw, type=_Role).role == "user":
                 break
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return body
     return b"\0".join(prefix) or body
 

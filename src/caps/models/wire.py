@@ -16,6 +16,7 @@ import msgspec
 from caps.core.errors import SettingError
 from caps.core.text import estimate_tokens
 from caps.core.types import Media, Message, TokenLogprob, Usage
+from caps.files import UNDECODABLE
 from caps.models.base import Completion, Request, estimate_prompt
 
 # Fields that `extra` may not set: parsing relies on one whole reply, to these messages, by this model.
@@ -108,7 +109,7 @@ def decode(payload: bytes) -> Any:
         raise ValueError(f"more than {MAX_CONTAINERS:,} objects and lists")
     try:
         return msgspec.json.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         try:
             return sanitize(json.loads(payload))
         except RecursionError:

@@ -23,13 +23,13 @@ Rules that must not be broken:
 * Reading never raises and takes linear time. In doubt a reply is not read: then it is asked for again.
 """
 
-import json
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+from caps.core.text import parse_json
 from caps.core.types import Ask, Group, Pairing, Pick, Rating, Solo, Verdict, verdict_of
 from caps.prompts.fence import small_letters, unusual, visible
 
@@ -505,10 +505,7 @@ def json_object(text: str) -> dict[str, Any] | None:
     """The JSON object of a text, its names in small letters; None if it is none or has a field twice."""
     if len(text) > _LONGEST_OBJECT:
         return None
-    try:
-        row = json.loads(text.strip(), object_pairs_hook=_once, parse_int=_number, parse_float=_number)
-    except (ValueError, RecursionError):
-        return None
+    row = parse_json(text.strip(), object_pairs_hook=_once, parse_int=_number, parse_float=_number)
     return row if isinstance(row, dict) else None
 
 

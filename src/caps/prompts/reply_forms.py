@@ -5,11 +5,11 @@ list of all replies (vLLM, newer and older), `regex` is the same as one expressi
 schema in `response_format`. A `free` reply is held to nothing.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
+from caps.core.text import parse_json
 from caps.core.types import Ask, Pairing, Solo
 
 #: The ways to hold a reply to bare tags, in the order in which a server is asked for them.
@@ -44,10 +44,7 @@ def was_held(reply: str, text: str) -> bool:
     """Whether the reply to a test call shows that the server holds replies to this form."""
     if reply != "json":
         return text.strip() == _PROBE
-    try:
-        return bool(json.loads(text) == {"word": _PROBE})
-    except (ValueError, RecursionError):
-        return False
+    return bool(parse_json(text) == {"word": _PROBE})
 
 
 def instructions(reply: str, ask: Ask, code: str | None, criteria: int = 0) -> str:

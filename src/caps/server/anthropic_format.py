@@ -12,6 +12,7 @@ import msgspec
 
 from caps.core.errors import InputError
 from caps.engines.adaptive import Step
+from caps.files import UNDECODABLE
 from caps.runs.adaptive_lines import step_line
 from caps.server.errors import ApiError, anthropic_error
 from caps.server.formats import (
@@ -296,7 +297,7 @@ def _arguments(arguments: str) -> Body:
     """The arguments of a call as an object; what is no JSON object becomes the field `arguments` of one."""
     try:
         given = msgspec.json.decode(arguments.encode() or b"{}")
-    except (msgspec.MsgspecError, RecursionError):
+    except UNDECODABLE:
         given = None
     return given if isinstance(given, dict) else {"arguments": arguments}
 

@@ -19,6 +19,7 @@ from caps.core.types import DEFAULT_ID, Candidate, Case, Media, Message, Problem
 from caps.datasets.case_files import parse_case
 from caps.datasets.media import MOST_PARTS, part_of, read_content
 from caps.evidence.domains import domain_named, guess_domain, known_domains, local_fields
+from caps.files import UNDECODABLE
 from caps.judging.payment import USUAL_OUTPUT
 from caps.registry import DEFAULT_DOMAIN, STRATEGIES, names
 from caps.server.admission import Limits
@@ -166,7 +167,7 @@ def decode_object(payload: bytes) -> dict[str, Any]:
     """The JSON object of a body, completely decoded; `InputError` if it is not one."""
     try:
         body = msgspec.json.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise InputError(f"not JSON ({error})"[:200]) from None
     if not isinstance(body, dict):
         raise InputError("must be a JSON object")

@@ -16,6 +16,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
+from caps.core.text import parse_json
 from caps.workers.child_python import isolated
 
 STARTING_SECONDS = 60.0
@@ -28,6 +29,7 @@ _PROGRAM = (
 )
 
 
+_NO_JSON = object()
 _OUT_OF_TIME = getattr(signal, "SIGPROF", None)  # not on Windows: there the clock ends a request
 
 
@@ -79,10 +81,10 @@ class _Worker:
 
 
 def _decode(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        raise NoReplyError("the reply is no JSON") from None
+    reply = parse_json(line, _NO_JSON)
+    if reply is _NO_JSON:
+        raise NoReplyError("the reply is no JSON")
+    return reply
 
 
 class Workers:
