@@ -26,7 +26,8 @@ from caps.cli.report import open_run
 from caps.models.base import ConnectOptions, Request
 from caps.models.scripted import ScriptedModel
 from caps.reports.page import write_page
-from caps.reports.report import load_report, receipts, run_page
+from caps.reports.report import load_report
+from caps.reports.run_page import receipts, run_page
 
 CHROMIUM = "/usr/bin/chromium"
 QUALITY = re.compile(r"quality=([0-9]+)")

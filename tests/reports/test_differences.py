@@ -11,7 +11,7 @@ from caps.core.domains import Domain
 from caps.core.types import Entrant, Found, Level, Run, Verdict
 from caps.evidence.domains import register_domain
 from caps.reports.page import page_html
-from caps.reports.report import case_page
+from caps.reports.run_page import case_page
 from caps.session.parts import make_strategy
 from reports.test_html import read
 from support.running import run_cases

@@ -15,21 +15,14 @@ from caps.core.errors import InputError
 from caps.core.types import Verdict
 from caps.reports import page as pages
 from caps.reports.answers import plain_formula
-from caps.reports.compare import compare_runs
+from caps.reports.compare import compare_runs, comparison_page
 from caps.reports.html import join
 from caps.reports.page import StoredReceipts, pack_receipts, page_html
 from caps.reports.receipt import flips, receipt_of
 from caps.reports.receipt_page import headline
 from caps.reports.receipt_pictures import bracket
-from caps.reports.report import (
-    _compared,
-    case_page,
-    comparison_page,
-    load_report,
-    receipt_line,
-    receipts,
-    run_page,
-)
+from caps.reports.report import load_report
+from caps.reports.run_page import case_page, receipt_line, receipts, run_page
 from caps.testing import case_line, spread
 from reports.test_html import read
 from support.pages import packed_data
@@ -311,7 +304,7 @@ def test_runs_are_compared_by_answer_case_by_case(folder, tmp_path):
     worse = run_cases(folder / "cases.jsonl", tmp_path / "worse", strategy="vanilla")
     with ExitStack() as stack:
         first, second = (load_report(stack.enter_context(open_run(path))) for path in (folder / "run", worse))
-        compared = compare_runs(_compared("run", first), _compared("worse", second))
+        compared = compare_runs(first, second)
         rights = [one.figures.outcomes.right for one in (first, second)]
         page = comparison_page([first, second])
         three = comparison_page([first, second, first])
@@ -335,7 +328,7 @@ def test_another_candidate_with_the_same_answer_is_no_different_answer(tmp_path)
     lines.write_text(lines.read_text().replace('"winner":0', '"winner":1'))
     with ExitStack() as stack:
         loaded = [load_report(stack.enter_context(open_run(path))) for path in runs]
-        found = compare_runs(*(_compared(name, one) for name, one in zip("ab", loaded, strict=True)))
+        found = compare_runs(*loaded)
     assert (found.different, found.other_candidates, found.labelled) == (0, 1, 0)
 
 
@@ -352,7 +345,7 @@ def test_runs_with_other_candidates_are_compared_by_the_values_of_their_answers(
     with ExitStack() as stack:
         runs = [played("a", ["1/2", "3"]), played("b", ["0.5", "4"])]
         loaded = [load_report(stack.enter_context(open_run(path))) for path in runs]
-        compared = compare_runs(*(_compared(name, report) for name, report in zip("ab", loaded, strict=True)))
+        compared = compare_runs(*loaded)
     assert (compared.shared, compared.different) == (2, 1)
 
 
@@ -381,7 +374,7 @@ def feet(tmp_path):
 
 
 def test_equal_answers_are_equal_whatever_the_strategies_that_chose_them(feet):
-    found = compare_runs(*(_compared(name, report) for name, report in zip("ab", feet, strict=True)))
+    found = compare_runs(*feet)
     assert (found.shared, found.different, found.other_candidates) == (1, 0, 1)
 
 

@@ -16,17 +16,11 @@ from caps.cli.output import print_json, say, write_result
 from caps.core.errors import InputError, JournalError
 from caps.core.text import plural, printable
 from caps.journal.store import Journal
+from caps.reports.compare import comparison_page, index_page
 from caps.reports.html import Html
 from caps.reports.page import write_page
-from caps.reports.report import (
-    case_page,
-    comparison_page,
-    index_page,
-    load_report,
-    receipt_line,
-    receipts,
-    run_page,
-)
+from caps.reports.report import load_report
+from caps.reports.run_page import case_page, receipt_line, receipts, run_page
 from caps.runs.folder import read_run
 from caps.runs.rebuild import RebuiltRun
 from caps.runs.shards import shard_folders

@@ -1,45 +1,72 @@
-"""Comparison of runs: accuracy, cost, and the cases on which their answers differ, with the reason."""
+"""Pages of several runs: a list of them, or a comparison: accuracy, cost, and why their answers differ."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from caps.core.text import number, percent, plural
-from caps.reports.cases import CaseFacts
 from caps.reports.charts import Point, plane
-from caps.reports.elements import section, table
+from caps.reports.elements import head, section, table
 from caps.reports.html import Html, el
 from caps.reports.listing import CASE, Column, Listing, make_row
-from caps.reports.numbers import dollars, span
-from caps.runs.outcomes import Outcomes, outcome_of
+from caps.reports.numbers import span
+from caps.reports.page import Page
+from caps.reports.report import RunReport, footer
+from caps.reports.run_page import terms_view
 from caps.runs.result_lines import Line, sureness
-from caps.runs.summary import Figures, Labels, group_by_ask
+from caps.runs.summary import group_by_ask
 from caps.statistics.estimates import discordant, exact_mcnemar
 
 SIGNIFICANCE = 0.05
 SIGNS = {True: "✓ ", False: "✗ ", None: ""}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedRun:
-    """A run in a comparison."""
-
-    name: str
-    strategy: str
-    model: str
-    selections: Mapping[str, Line]
-    calls: Mapping[str, list[Line]]
-    labels: Labels
-    facts: Mapping[str, CaseFacts]
-    figures: Figures
-    outcomes: Outcomes
-
-    def right(self, case: str) -> bool | None:
-        """Return whether the answer chosen for a case is right; None if that is unknown."""
-        outcome = outcome_of(self.selections[case].get("winner"), self.labels.get(case, ()))
-        return None if outcome is None else outcome == "right"
+def comparison_page(runs: Sequence[RunReport], *, texts: bool = True) -> Page:
+    """Create the page of several runs, compared case by case."""
+    if len({report.name for report in runs}) < len(runs):
+        runs = [replace(report, name=str(report.run.path)) for report in runs]
+    names = [report.name for report in runs]
+    title = ", ".join(names)
+    return Page(
+        title=f"{title} · caps report",
+        figures=head(title, lead(runs), runs_view(runs), pairs_view(runs)),
+        after=[terms_view(*(report.run for report in runs), names=names)],
+        listing=cases_listing(runs, texts=texts),
+        listing_title="Cases of all runs, different answers first",
+        footer=footer(),
+        runs=names,
+    )
 
 
-def answers_of_candidates(runs: Sequence[ComparedRun], case: str) -> list[Sequence[object]]:
+def index_page(title: str, runs: Mapping[str, RunReport]) -> Page:
+    """Create the page that lists the runs of a folder, the latest first, each by the address of its page."""
+    rows = []
+    for address, report in sorted(runs.items(), key=lambda item: -item[1].run.file.started):
+        outcomes, started = report.outcomes, report.run.file.started
+        date = datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%d %H:%M") if started else "–"
+        accuracy = "–" if outcomes.accuracy is None else f"{percent(outcomes.accuracy)} %"
+        rows.append(
+            (
+                el("a", report.name, href=address), date, report.strategy, _judge(report),
+                number(report.figures.cases, 0), accuracy,
+                f"{outcomes.right} / {outcomes.missed} / {outcomes.impossible}",
+                percent(outcomes.share(outcomes.possible)), percent(outcomes.recovery),
+                report.cost, report.status,
+            )
+        )  # fmt: skip
+    heads = (
+        "run", "begun (UTC)", "strategy", "judge", "cases", "right", "right / missed / impossible",
+        "ceiling %", "recovery %", "cost", "state",
+    )  # fmt: skip
+    about = el("p", f"{plural(len(rows), 'run')}. Each name leads to the page of the run.", class_="lead")
+    return Page(
+        title=f"{title} · caps report",
+        figures=[*head(title, about), table(heads, rows, "runs")],
+        footer=footer(),
+    )
+
+
+def answers_of_candidates(runs: Sequence[RunReport], case: str) -> list[Sequence[object]]:
     """For each run, the answers of all candidates of a case: equal ones are equal in all runs.
 
     All runs are compared by the same signatures: those of the run whose findings show most answers to be
@@ -57,7 +84,7 @@ def answers_of_candidates(runs: Sequence[ComparedRun], case: str) -> list[Sequen
     return answers
 
 
-def chosen_answers(runs: Sequence[ComparedRun], case: str) -> list[object]:
+def chosen_answers(runs: Sequence[RunReport], case: str) -> list[object]:
     """The answer that each run chose for a case; None where it failed."""
     winners = [run.selections[case].get("winner") for run in runs]
     answers = answers_of_candidates(runs, case)
@@ -77,7 +104,7 @@ class Comparison:
     p: float
 
 
-def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
+def compare_runs(first: RunReport, second: RunReport) -> Comparison:
     """Compare two runs case by case."""
     shared = [name for name in first.selections if name in second.selections]
     pairs, different, others = [], 0, 0
@@ -95,7 +122,7 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     return Comparison(len(shared), different, others, len(pairs), only_first, only_second, p)
 
 
-def lead(runs: Sequence[ComparedRun]) -> Html:
+def lead(runs: Sequence[RunReport]) -> Html:
     """Say in a few sentences how the runs differ."""
     if len(runs) == 2:
         return el("p", _pair_words(*runs), class_="lead")
@@ -104,12 +131,12 @@ def lead(runs: Sequence[ComparedRun]) -> Html:
     if labelled:
         best = max(labelled, key=lambda run: run.outcomes.accuracy or 0.0)
         text += f"Most often right: {best.name}, with {percent(best.outcomes.accuracy)} %. "
-    least = min(runs, key=_tokens_per_case)
-    text += f"Cheapest: {least.name}, with {number(_tokens_per_case(least), 0)} tokens read per case."
+    least = min(runs, key=lambda run: run.tokens_per_case)
+    text += f"Cheapest: {least.name}, with {number(least.tokens_per_case, 0)} tokens read per case."
     return el("p", text, class_="lead")
 
 
-def _pair_words(first: ComparedRun, second: ComparedRun) -> str:
+def _pair_words(first: RunReport, second: RunReport) -> str:
     compared = compare_runs(first, second)
     others = compared.other_candidates
     text = (
@@ -126,7 +153,7 @@ def _pair_words(first: ComparedRun, second: ComparedRun) -> str:
             f" Only {first.name} is right on {compared.only_first}, only {second.name} on "
             f"{compared.only_second}: {_meaning(compared.p)} (McNemar's exact test, p {_p(compared.p)})."
         )
-    tokens = [_tokens_per_case(run) for run in (first, second)]
+    tokens = [run.tokens_per_case for run in (first, second)]
     if all(tokens):
         ratio = tokens[1] / tokens[0]
         share = f"{percent(ratio)} % of" if ratio < 2 else f"{number(ratio, 1)} times"
@@ -142,24 +169,23 @@ def _meaning(p: float) -> str:
     return "chance rarely makes such a difference" if p < SIGNIFICANCE else "chance may explain it"
 
 
-def _tokens_per_case(run: ComparedRun) -> float:
-    return run.figures.total.asked / run.figures.cases if run.figures.cases else 0.0
+def _judge(run: RunReport) -> str:
+    return run.judge if run.figures.total.calls else "none"
 
 
-def runs_view(runs: Sequence[ComparedRun]) -> Html:
+def runs_view(runs: Sequence[RunReport]) -> Html:
     """Show accuracy and cost of every run as a table and a chart."""
     rows, points = [], []
     for run in runs:
-        figures, outcomes, per_case = run.figures, run.outcomes, _tokens_per_case(run)
+        figures, outcomes, per_case = run.figures, run.outcomes, run.tokens_per_case
         low, high = outcomes.interval
         share = outcomes.accuracy
         right = "–" if share is None else f"{percent(share)} % ({span(low, high)})"
-        money = "unknown" if figures.usd is None and figures.total.calls else dollars(figures.usd or 0.0)
         rows.append(
             (
-                run.name, run.strategy, run.model, number(figures.cases, 0), right,
+                run.name, run.strategy, _judge(run), number(figures.cases, 0), right,
                 percent(outcomes.share(outcomes.possible)), percent(outcomes.recovery),
-                number(figures.total.calls, 0), number(per_case, 0), money,
+                number(figures.total.calls, 0), number(per_case, 0), run.cost,
             )
         )  # fmt: skip
         if share is not None:
@@ -174,7 +200,7 @@ def runs_view(runs: Sequence[ComparedRun]) -> Html:
     return section("The runs", None, table(heads, rows, "figures of the runs"), picture)
 
 
-def pairs_view(runs: Sequence[ComparedRun]) -> Html | None:
+def pairs_view(runs: Sequence[RunReport]) -> Html | None:
     """Compare every further run with the first; None for two runs, about which the lead says it all."""
     if len(runs) < 3:
         return None
@@ -194,7 +220,7 @@ def pairs_view(runs: Sequence[ComparedRun]) -> Html | None:
     return section(f"Each compared with {first.name}", about, shown)
 
 
-def cases_listing(runs: Sequence[ComparedRun], *, texts: bool = True) -> Listing:
+def cases_listing(runs: Sequence[RunReport], *, texts: bool = True) -> Listing:
     """List the cases that all runs have; a row opens the receipts of all."""
     columns = (
         CASE,
@@ -230,30 +256,30 @@ def cases_listing(runs: Sequence[ComparedRun], *, texts: bool = True) -> Listing
     return Listing(columns, filters, [row for *_, row in rows])
 
 
-def _shown(run: ComparedRun, name: str, *, texts: bool) -> str:
+def _shown(run: RunReport, name: str, *, texts: bool) -> str:
     line, facts = run.selections[name], run.facts.get(name)
     if "winner" not in line:
         return "failed"
     return f"candidate {line['winner']}" if facts is None or not texts else facts.answer
 
 
-def _reasons(runs: Sequence[ComparedRun], name: str) -> str:
+def _reasons(runs: Sequence[RunReport], name: str) -> str:
     """Say for each answer what spoke for it: votes, probability, and verdicts against the other answers."""
     return "; ".join(f"{run.name}: {_reason(run, runs, name)}" for run in runs)
 
 
-def _reason(run: ComparedRun, runs: Sequence[ComparedRun], name: str) -> str:
+def _reason(run: RunReport, runs: Sequence[RunReport], name: str) -> str:
     line, facts = run.selections[name], run.facts.get(name)
     if "winner" not in line:
         return "failed"
     parts = [] if facts is None else [f"{facts.votes} of {plural(facts.voters, 'vote')}"]
     if words := sureness(line):
         parts.append(words)
-    if facts is not None and run.calls.get(name):
+    if facts is not None and run.run.calls.get(name):
         place = [other is run for other in runs].index(True)
         answers, chosen = answers_of_candidates(runs, name)[place], chosen_answers(runs, name)
         others = {*chosen} - {chosen[place], None}
-        won, total = _verdicts(run.calls[name], answers, chosen[place], others)
+        won, total = _verdicts(run.run.calls[name], answers, chosen[place], others)
         parts.append(
             f"preferred in {won} of {total} direct comparisons" if total else "never compared directly"
         )

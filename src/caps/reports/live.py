@@ -17,18 +17,8 @@ from caps.reports.html import Html, el, join, safe_json
 from caps.reports.numbers import brief, dollars
 from caps.reports.page import Page, StoredReceipts, pack_receipts, page_html, part_script
 from caps.reports.receipt_page import receipt_view
-from caps.reports.report import (
-    RunReport,
-    footer,
-    load_report,
-    one_receipt,
-    row_context,
-    run_details,
-    run_figures,
-    run_page,
-    status,
-)
-from caps.reports.run_page import run_rows
+from caps.reports.report import RunReport, footer, load_report
+from caps.reports.run_page import one_receipt, run_columns, run_details, run_figures, run_page, run_rows
 from caps.runs.folder import PROGRESS_FILE
 from caps.runs.progress_file import read_progress
 from caps.runs.rebuild import RebuiltRun
@@ -148,14 +138,14 @@ class LiveReport:
     def _update(self, sent: int) -> dict[str, Any]:
         with self._lock:
             report = self._report()
-            rows = run_rows(report.lines, row_context(report), start=sent)
+            rows = run_rows(report, run_columns(report), start=sent)
             return {
-                "reload": len(report.lines) < sent,
+                "reload": len(report.selections) < sent,
                 "figures": str(join(run_figures(report))),
                 "details": str(join(run_details(report))),
-                "status": status(report),
+                "status": report.status,
                 "rows": rows,
-                "sent": len(report.lines),
+                "sent": len(report.selections),
                 "finished": report.run.finished,
             }
 

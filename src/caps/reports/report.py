@@ -1,53 +1,89 @@
-"""Reports of runs: the pages and data that `caps report` writes, serves and prints."""
+"""A run as pages see it: its figures, its labels, and what is known of each case."""
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from random import Random
+from statistics import fmean
 
-from caps.core.errors import InputError
-from caps.core.text import number, percent, plural
-from caps.core.types import Case
-from caps.reports import compare
-from caps.reports.cases import CaseFacts, case_facts
-from caps.reports.elements import head, section, table
-from caps.reports.html import Html, el
-from caps.reports.listing import Listing
+from caps.core.domains import Signature
+from caps.core.errors import CapsError
+from caps.core.text import plural
+from caps.core.types import Candidate, Case, Entrant
+from caps.evidence.profiles import profile_for, profile_named, signature_of, with_views
+from caps.evidence.signatures import same_text
+from caps.reports.answers import answer_text, domain_of
 from caps.reports.numbers import dollars
-from caps.reports.page import Page
-from caps.reports.receipt import GameExchange, Receipt, exchanges_of, games_of, receipt_of
-from caps.reports.receipt_page import receipt_view
-from caps.reports.run_page import (
-    FILTERS,
-    Choices,
-    RowContext,
-    accuracy_view,
-    cards,
-    count_choices,
-    glossary_view,
-    group_fields,
-    groups_view,
-    judge_view,
-    judges_view,
-    lead,
-    run_rows,
-    searched_characters,
-    settings_view,
-    tokens_view,
-    warning_view,
-)
 from caps.runs.judge_quality import JudgeQuality, count_judge_quality
-from caps.runs.outcomes import Outcomes
+from caps.runs.outcomes import Outcome, Outcomes, outcome_of
 from caps.runs.rebuild import RebuiltRun
+from caps.runs.result_lines import Line
 from caps.runs.run_file import judges_of
 from caps.runs.summary import Figures, count_figures
+from caps.strategies.dedup import count_votes, dedup
 
-KEPT_CHARACTERS = (
-    120_000_000  # of candidates in memory; a larger run reads its cases again for their receipts
-)
-MAX_FLIP_CASES = 2_000  # larger runs look for decisive verdicts only in the page of a single case
+KEPT_CHARACTERS = 120_000_000  # of candidates in memory; a larger run reads its cases again for receipts
+UNSURE = 0.7  # choices less likely than this are listed as unsure
+GROUPED_CHARACTERS = 40  # longer values of a field are texts, which group nothing
+# Fields that are answers, and the names of columns.
+NOT_GROUPING = frozenset(
+    ("answer", "solution", "case", "result", "problem", "probability", "votes", "answers", "calls",
+     "tokens read", "cost", "note")
+)  # fmt: skip
+MOST_ANSWERS = 12  # of the other candidates, to be found by a search
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFacts:
+    """A case as a list shows it. `majority` is how often a choice by most votes is right; ties are shared."""
+
+    problem: str
+    answer: str
+    others: tuple[str, ...]
+    votes: int
+    voters: int
+    leads: bool  # no answer has more votes than the chosen one
+    majority: float | None
+    signatures: tuple[str | None, ...]  # of all candidates; equal for equal answers
+    texts: int  # a hash of all candidates: two runs with the same have the same candidates
+    fields: Mapping[str, str] = field(default_factory=dict)  # by which cases can be grouped
+
+
+@dataclass(slots=True)
+class Choices:
+    """What is known about the choices of a run beyond its totals: votes, and stated probabilities."""
+
+    against: int = 0  # choices that differ from the most common answer
+    counted: int = 0  # cases with votes
+    majority: float = 0.0  # expected right choices by votes
+    majority_of: int = 0
+    stated: list[tuple[float, bool | None]] = field(default_factory=list)  # probability, right
+    unsure: int = 0
+
+    @property
+    def majority_share(self) -> float | None:
+        """Share of right choices if the most common answer is always taken."""
+        return self.majority / self.majority_of if self.majority_of else None
+
+    def add(self, line: Line, about: CaseFacts | None, *, right: bool | None) -> None:
+        """Count a case."""
+        if line.get("probability") is not None:
+            self.stated.append((line["probability"], right))
+            self.unsure += is_unsure(line)
+        if about is None or "winner" not in line:
+            return
+        self.counted += 1
+        self.against += not about.leads
+        if right is not None and about.majority is not None:
+            self.majority += about.majority
+            self.majority_of += 1
+
+
+def is_unsure(line: Line) -> bool:
+    """Whether the probability of a choice is low."""
+    probability = line.get("probability")
+    return bool(line.get("abstain")) or (probability is not None and probability < UNSURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +95,7 @@ class RunReport:
     """
 
     run: RebuiltRun
+    name: str
     figures: Figures
     labels: dict[str, tuple[bool | None, ...]]
     facts: dict[str, CaseFacts]
@@ -73,14 +110,47 @@ class RunReport:
         return self.figures.outcomes
 
     @property
-    def name(self) -> str:
-        """The name of the run on a page."""
-        return self.run.path.resolve().name
+    def selections(self) -> Mapping[str, Line]:
+        """The result line of each case, in order."""
+        return self.run.selections
 
     @property
-    def lines(self) -> list[dict[str, Any]]:
-        """The result lines, in order."""
-        return list(self.run.selections.values())
+    def strategy(self) -> str:
+        """The strategy that chose."""
+        return self.run.file.config.strategy
+
+    @property
+    def judge(self) -> str:
+        """The judge, or both where partial views have one of their own."""
+        full, at_partial = judges_of(self.run.file.config)
+        return str(full) if full == at_partial else f"{at_partial} (E1) and {full} (E2)"
+
+    @property
+    def status(self) -> str:
+        """Whether the run has finished."""
+        return (
+            "finished" if self.run.finished else f"not finished: {plural(self.figures.cases, 'case')} so far"
+        )
+
+    @property
+    def cost(self) -> str:
+        """What was spent on the judge."""
+        figures = self.figures
+        return "unknown" if figures.usd is None and figures.total.calls else dollars(figures.usd or 0.0)
+
+    @property
+    def tokens_per_case(self) -> float:
+        """Tokens that the judge read, per case."""
+        return self.figures.total.asked / self.figures.cases if self.figures.cases else 0.0
+
+    def outcome(self, case: str) -> Outcome | None:
+        """How the choice of a case turned out; None if that is unknown."""
+        return outcome_of(self.selections[case].get("winner"), self.labels.get(case, ()))
+
+    def right(self, case: str) -> bool | None:
+        """Whether the answer chosen for a case is right; None if that is unknown."""
+        outcome = self.outcome(case)
+        return None if outcome is None else outcome == "right"
 
 
 def load_report(run: RebuiltRun, *, keep_cases: bool = False) -> RunReport:
@@ -99,210 +169,78 @@ def load_report(run: RebuiltRun, *, keep_cases: bool = False) -> RunReport:
             elif cases is not None:
                 cases[case.id] = case
     figures = count_figures(run.selections.values(), run.calls, labels, run.resolved.price)
-    choices = count_choices(run.selections.values(), labels, facts)
     quality, misjudged = count_judge_quality(run.calls, labels)
-    return RunReport(run, figures, labels, facts, choices, quality, misjudged, cases)
+    name = run.path.resolve().name
+    report = RunReport(run, name, figures, labels, facts, Choices(), quality, misjudged, cases)
+    for case_id, line in run.selections.items():
+        report.choices.add(line, facts.get(case_id), right=report.right(case_id))
+    return report
 
 
-def run_page(report: RunReport, *, live: bool = False, texts: bool = True) -> Page:
-    """Create the page of one run; without `texts`, no word of a problem or candidate is on it."""
-    run = report.run
-    context = row_context(report, texts=texts)
-    return Page(
-        title=f"{report.name} · caps report",
-        figures=run_figures(report),
-        details=run_details(report),
-        after=[_details(run)],
-        listing=Listing(context.columns, FILTERS, run_rows(report.lines, context), context.fields),
-        footer=footer(live=live),
-        status=status(report),
-        live=live,
+def case_facts(run: RebuiltRun, case: Case, line: Line) -> CaseFacts:
+    """Read a case, with its findings, and its result."""
+    candidates = case.candidates
+    entrants = _entrants(candidates, _signature(run, case.domain))
+    signatures = [entrant.signature for entrant in entrants]
+    voted = count_votes(entrants, dedup(entrants, "first", Random(0)))  # by the first of each cluster
+    votes = {signatures[player]: count for player, count in voted.items()}
+    winner = line.get("winner")
+    chosen = candidates[winner] if isinstance(winner, int) and 0 <= winner < len(candidates) else None
+    signature = None if chosen is None else signatures[winner or 0]
+    most = max(votes.values(), default=0)
+    labels = [candidates[player].correct for player, count in voted.items() if count == most]
+    short = domain_of(case).short_answers
+    others = dict.fromkeys(
+        answer_text(candidates[signatures.index(other)], short=True) for other in votes if other != signature
+    )
+    return CaseFacts(
+        problem=case.problem.text,
+        answer="" if chosen is None else answer_text(chosen, short=short),
+        others=tuple(list(others)[:MOST_ANSWERS]) if short else (),
+        votes=0 if chosen is None else votes[signature],
+        voters=len(candidates),
+        leads=chosen is not None and votes[signature] == most,
+        majority=None if not labels or None in labels else fmean(map(bool, labels)),
+        signatures=tuple(signatures),
+        texts=hash(tuple(candidate.text for candidate in candidates)),
+        fields=grouping_fields(case),
     )
 
 
-def row_context(report: RunReport, *, texts: bool = True) -> RowContext:
-    """What the rows of a run have in common."""
-    return RowContext(
-        calls=report.run.calls,
-        labels=report.labels,
-        facts=report.facts,
-        misjudged=report.misjudged,
-        fields=group_fields(report.facts),
-        stated=bool(report.choices.stated),
-        priced=report.figures.usd is not None,
-        searched=searched_characters(len(report.run.selections)) if texts else 0,
-    )
+def grouping_fields(case: Case) -> dict[str, str]:
+    """The domain of a case and its other fields that hold a short value."""
+    return {"domain": case.domain} | {
+        name: str(value)
+        for name, value in case.extra.items()
+        if isinstance(value, str | int | float)
+        and 0 < len(str(value)) <= GROUPED_CHARACTERS
+        and name not in NOT_GROUPING
+    }
 
 
-def run_figures(report: RunReport) -> list[Html]:
-    """Return the part of a page above its table; it changes while the run continues."""
-    run, figures, outcomes = report.run, report.figures, report.outcomes
-    is_baseline = run.file.config.strategy == "v1-infer"
+def _entrants(candidates: Sequence[Candidate], sign: Signature) -> list[Entrant]:
+    """The candidates as the strategy `majority` sees them."""
+    answers = [sign(candidate) for candidate in candidates]
     return [
-        *head(
-            report.name,
-            lead(run.file.config, figures, finished=run.finished),
-            warning_view(figures, outcomes, report.choices),
-            cards(figures, outcomes, report.choices, is_baseline=is_baseline),
-        ),
-        *accuracy_view(outcomes, report.choices),
+        Entrant(place, answer or same_text(candidates[place]), signature_kind="value" if answer else "text")
+        for place, answer in enumerate(answers)
     ]
 
 
-def run_details(report: RunReport) -> list[Html]:
-    """Return the figures below the table: groups, the judge, tokens and money by stage."""
-    run, figures = report.run, report.figures
-    about = "Prompts sent to the judge, by stage and evidence: partial views (E1) or whole answers (E2)."
-    spent = section("What it read", about, tokens_view(figures, run.resolved.price))
-    shown = (
-        groups_view(report.lines, report.labels, report.facts),
-        judge_view(report.quality, len(report.misjudged)),
-        spent if figures.total.calls else None,
-        judges_view(report.lines),
-    )
-    return [element for element in shown if element is not None]
+@cache
+def _found_signature(profile: str | None, domain: str, views: tuple[tuple[str, str], ...]) -> Signature:
+    shown = with_views(profile_for(domain) if profile is None else profile_named(profile), dict(views))
+    return signature_of(replace(shown, clusters=True))
 
 
-def status(report: RunReport) -> str:
-    """Say whether the run has finished."""
-    if report.run.finished:
-        return "finished"
-    return f"not finished: {plural(report.figures.cases, 'case')} so far"
-
-
-def comparison_page(runs: Sequence[RunReport], *, texts: bool = True) -> Page:
-    """Create the page of several runs, compared case by case."""
-    names = [report.name for report in runs]
-    if len(set(names)) < len(names):
-        names = [str(report.run.path) for report in runs]
-    sides = [_compared(name, report) for name, report in zip(names, runs, strict=True)]
-    settings = [
-        element
-        for name, report in zip(names, runs, strict=True)
-        for element in (el("h3", name), settings_view(report.run.file))
-    ]
-    title = ", ".join(names)
-    return Page(
-        title=f"{title} · caps report",
-        figures=head(title, compare.lead(sides), compare.runs_view(sides), compare.pairs_view(sides)),
-        after=[section("Terms and settings", None, glossary_view(), *settings)],
-        listing=compare.cases_listing(sides, texts=texts),
-        listing_title="Cases of all runs, different answers first",
-        footer=footer(),
-        runs=names,
-    )
-
-
-def index_page(title: str, runs: Mapping[str, RunReport]) -> Page:
-    """Create the page that lists the runs of a folder, the latest first, each by the address of its page."""
-    rows = []
-    for address, report in sorted(runs.items(), key=lambda item: -item[1].run.file.started):
-        side, outcomes = _compared(report.name, report), report.outcomes
-        started = report.run.file.started
-        date = datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%d %H:%M") if started else "–"
-        accuracy = "–" if outcomes.accuracy is None else f"{percent(outcomes.accuracy)} %"
-        cost = "unknown" if report.figures.usd is None and report.figures.total.calls else None
-        rows.append(
-            (
-                el("a", report.name, href=address), date, side.strategy, side.model,
-                number(report.figures.cases, 0), accuracy,
-                f"{outcomes.right} / {outcomes.missed} / {outcomes.impossible}",
-                percent(outcomes.share(outcomes.possible)), percent(outcomes.recovery),
-                cost or dollars(report.figures.usd or 0.0), status(report),
-            )
-        )  # fmt: skip
-    heads = (
-        "run", "begun (UTC)", "strategy", "judge", "cases", "right", "right / missed / impossible",
-        "ceiling %", "recovery %", "cost", "state",
-    )  # fmt: skip
-    about = el("p", f"{plural(len(rows), 'run')}. Each name leads to the page of the run.", class_="lead")
-    return Page(
-        title=f"{title} · caps report",
-        figures=[*head(title, about), table(heads, rows, "runs")],
-        footer=footer(),
-    )
-
-
-def _compared(name: str, report: RunReport) -> compare.ComparedRun:
-    full, at_partial = judges_of(report.run.file.config)
-    judge = str(full) if full == at_partial else f"{at_partial}, {full}"
-    return compare.ComparedRun(
-        name=name,
-        strategy=report.run.file.config.strategy,
-        model=judge if report.figures.total.calls else "none",
-        selections=report.run.selections,
-        calls=report.run.calls,
-        labels=report.labels,
-        facts=report.facts,
-        figures=report.figures,
-        outcomes=report.outcomes,
-    )
-
-
-def receipts(report: RunReport, *, texts: bool = True) -> Iterator[Html]:
-    """Yield the receipt of every case, in the order of the rows."""
-    run, cases = report.run, _cases(report)
-    with_flips = len(run.selections) <= MAX_FLIP_CASES
-    gc.freeze()  # the lines of the run stay: the garbage collector need not look at them again and again
+def _signature(run: RebuiltRun, domain: str) -> Signature:
+    """What makes two answers equal: the findings, for every strategy, so that runs can be compared."""
+    config = run.file.config
+    views = tuple((name, str(value)) for name, value in config.views.items())
     try:
-        for line in run.selections.values():
-            case = next_case(cases, line["id"]) if line["id"] in report.labels else None
-            receipt, exchanges = _receipt(run, line, case, with_flips=with_flips, texts=texts)
-            yield receipt_view(receipt, exchanges, case if texts else None)
-    finally:
-        gc.unfreeze()
-
-
-def _cases(report: RunReport) -> Iterator[Case]:
-    """The cases of a report with their findings."""
-    if report.cases is not None:
-        return iter(report.cases.values())
-    return map(report.run.with_findings, report.run.cases())
-
-
-def next_case(cases: Iterator[Case], name: str) -> Case | None:
-    """Advance to the case of that name; selections are in the order of the cases."""
-    return next((case for case in cases if case.id == name), None)
-
-
-def one_receipt(run: RebuiltRun, name: str) -> tuple[Receipt, list[GameExchange], Case | None]:
-    """Return the receipt of one case."""
-    line = run.selections.get(name)
-    if line is None:
-        some = ", ".join(map(repr, list(run.selections)[:5])) or "none yet"
-        raise InputError(f"{run.path}: no case {name!r} in this run; there are {some}")
-    read = next_case(run.cases(), name)
-    case = None if read is None else run.with_findings(read)
-    return *_receipt(run, line, case, with_flips=True, texts=True), case
-
-
-def case_page(run: RebuiltRun, name: str) -> Page:
-    """Create the page of one case, readable without scripts."""
-    receipt, exchanges, case = one_receipt(run, name)
-    return Page(
-        title=f"{name} · caps report",
-        figures=[receipt_view(receipt, exchanges, case)],
-        after=[_details(run)],
-        footer=footer(),
-        status=f"one case of {run.path.resolve().name}",
-        rich=True,
-    )
-
-
-def receipt_line(run: RebuiltRun, name: str) -> dict[str, Any]:
-    """Return a receipt as plain data, with prompts and replies."""
-    receipt, exchanges, _ = one_receipt(run, name)
-    line = asdict(receipt)
-    games = [
-        {
-            **{name: value for name, value in game.items() if name != "opinions" or value},
-            "prompt": exchange.prompt,
-            "exact": exchange.exact,
-            "replies": exchange.replies,
-        }
-        for game, exchange in zip(line.pop("games"), exchanges, strict=True)
-    ]
-    return {**line, "outcome": receipt.outcome, "missed": receipt.missed, "games": games}
+        return _found_signature(config.profile, domain, views)
+    except CapsError:  # a view of this run that is not installed here
+        return same_text
 
 
 def footer(*, live: bool = False) -> str:
@@ -314,19 +252,3 @@ def footer(*, live: bool = False) -> str:
     if live:
         return f"Served by {name}. This page asks nothing of any other machine."
     return f"Written by {name}. This page makes no network requests."
-
-
-def _receipt(
-    run: RebuiltRun, line: dict[str, Any], case: Case | None, *, with_flips: bool, texts: bool
-) -> tuple[Receipt, list[GameExchange]]:
-    prepared = None if case is None else run.prepare(case)
-    games = games_of(run.calls.get(line["id"], []))
-    receipt = receipt_of(run, line, prepared, with_flips=with_flips, games=games)
-    if not texts:
-        return replace(receipt, names=(), gold=""), []  # a short answer is a text too
-    return receipt, list(exchanges_of(run, line["id"], prepared, games))
-
-
-def _details(run: RebuiltRun) -> Html:
-    notes = [el("p", note, class_="note") for note in run.notes]
-    return section("Terms and settings", None, glossary_view(), settings_view(run.file), *notes)

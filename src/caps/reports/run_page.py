@@ -1,28 +1,35 @@
-"""The page of a run: accuracy, cost, the judge, groups of cases, settings, and the table of its cases."""
+"""The pages of a run and of its cases: accuracy, cost, the judge, groups, settings, receipts."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
 from caps.config import RunConfig
+from caps.core.errors import InputError
 from caps.core.text import number, percent, plural
+from caps.core.types import Case
 from caps.costs.ledger import Sums
 from caps.costs.prices import Price
 from caps.judging.several import JudgeTotals
-from caps.reports.cases import CaseFacts
 from caps.reports.charts import Bar, Series, Spot, bars, curve, forest
 from caps.reports.charts import Row as ShareRow
-from caps.reports.elements import card, facts, fold, section, table
+from caps.reports.elements import card, facts, fold, head, section, table
 from caps.reports.html import Child, Html, el
-from caps.reports.listing import CASE, Column, Row, group_address, make_row
+from caps.reports.listing import CASE, Column, Listing, Row, group_address, make_row
 from caps.reports.numbers import brief, dollars, share, span
-from caps.runs.judge_quality import JudgeQuality
-from caps.runs.outcomes import Outcomes, outcome_of
+from caps.reports.page import Page
+from caps.reports.receipt import GameExchange, Receipt, exchanges_of, games_of, receipt_of
+from caps.reports.receipt_page import receipt_view
+from caps.reports.report import UNSURE, Choices, RunReport, footer, is_unsure
+from caps.runs.outcomes import Outcomes
+from caps.runs.rebuild import RebuiltRun
 from caps.runs.result_lines import Line
-from caps.runs.run_file import RunFile, judges_of
-from caps.runs.summary import Figures, Labels, group_by_ask
+from caps.runs.run_file import RunFile
+from caps.runs.summary import Figures, group_by_ask
 from caps.statistics.estimates import wilson
 
-UNSURE = 0.7  # choices less likely than this are listed as unsure
+BASELINE = "v1-infer"
 LEAST_COMPARED = 10  # labelled choices; fewer are not compared with other ways of choosing
 GLOSSARY = (
     ("E1 and E2", "How much of each answer the judge sees: a short partial view (E1) or all of it (E2)."),
@@ -57,72 +64,59 @@ GLOSSARY = (
 )
 
 
-def lead(config: RunConfig, figures: Figures, *, finished: bool) -> Html:
+def run_page(report: RunReport, *, live: bool = False, texts: bool = True) -> Page:
+    """Create the page of one run; without `texts`, no word of a problem or candidate is on it."""
+    columns = run_columns(report, texts=texts)
+    return Page(
+        title=f"{report.name} · caps report",
+        figures=run_figures(report),
+        details=run_details(report),
+        after=[terms_view(report.run)],
+        listing=Listing(columns, FILTERS, run_rows(report, columns), group_fields(report)),
+        footer=footer(live=live),
+        status=report.status,
+        live=live,
+    )
+
+
+def run_figures(report: RunReport) -> list[Html]:
+    """Return the part of a page above its table; it changes while the run continues."""
+    head_ = head(report.name, _lead(report), warning_view(report), cards(report))
+    return [*head_, *accuracy_view(report.outcomes, report.choices)]
+
+
+def run_details(report: RunReport) -> list[Html]:
+    """Return the figures below the table: groups, the judge, tokens and money by stage."""
+    views = (
+        groups_view(report),
+        judge_view(report),
+        tokens_view(report),
+        judges_view(report.selections.values()),
+    )
+    return [view for view in views if view is not None]
+
+
+def _lead(report: RunReport) -> Html:
     """Explain the page to a new reader."""
-    full, at_partial = judges_of(config)
-    judge = str(full) if at_partial == full else f"{at_partial} (E1) and {full} (E2)"
-    state = "" if finished else " The run has not finished; the figures are preliminary."
     chose: list[Child] = [
-        f"{plural(figures.cases, 'problem')} with several candidate answers each. The strategy ",
-        el("b", config.strategy),
+        f"{plural(report.figures.cases, 'problem')} with several candidate answers each. The strategy ",
+        el("b", report.strategy),
     ]
-    if not figures.total.calls:
+    state = "" if report.run.finished else " The run has not finished; the figures are preliminary."
+    if not report.figures.total.calls:
         return el("p", *chose, f" chose among them without asking a judge.{state}", class_="lead")
-    asked = f" compared them.{state}"
-    return el("p", *chose, " chose among them; the judge ", el("b", judge), asked, class_="lead")
+    judge = el("b", report.judge)
+    return el("p", *chose, " chose among them; the judge ", judge, f" compared them.{state}", class_="lead")
 
 
-@dataclass(slots=True)
-class Choices:
-    """What is known about the choices of a run beyond its totals: votes, and stated probabilities."""
-
-    against: int = 0  # choices that differ from the most common answer
-    counted: int = 0  # cases with votes
-    majority: float = 0.0  # expected right choices by votes
-    majority_of: int = 0
-    stated: list[tuple[float, bool | None]] = field(default_factory=list)  # probability, right
-    unsure: int = 0
-
-    @property
-    def majority_share(self) -> float | None:
-        """Share of right choices if the most common answer is always taken."""
-        return self.majority / self.majority_of if self.majority_of else None
-
-
-def count_choices(lines: Iterable[Line], labels: Labels, facts: Mapping[str, CaseFacts]) -> Choices:
-    """Count votes and probabilities over the cases of a run."""
-    choices = Choices()
-    for line in lines:
-        outcome = outcome_of(line.get("winner"), labels.get(line["id"], ()))
-        right = None if outcome is None else outcome == "right"
-        if line.get("probability") is not None:
-            choices.stated.append((line["probability"], right))
-            choices.unsure += is_unsure(line)
-        about = facts.get(line["id"])
-        if about is None or "winner" not in line:
-            continue
-        choices.counted += 1
-        choices.against += not about.leads
-        if right is not None and about.majority is not None:
-            choices.majority += about.majority
-            choices.majority_of += 1
-    return choices
-
-
-def is_unsure(line: Line) -> bool:
-    """Whether the probability of a choice is low."""
-    probability = line.get("probability")
-    return bool(line.get("abstain")) or (probability is not None and probability < UNSURE)
-
-
-def warning_view(figures: Figures, outcomes: Outcomes, choices: Choices) -> Html | None:
+def warning_view(report: RunReport) -> Html | None:
     """Warn if a judge was asked and the choices are no better than simpler ones."""
-    accuracy, random = outcomes.accuracy, outcomes.share(outcomes.random)
-    if accuracy is None or random is None or outcomes.labelled < LEAST_COMPARED or not figures.total.calls:
+    outcomes, accuracy = report.outcomes, report.outcomes.accuracy
+    is_comparable = outcomes.labelled >= LEAST_COMPARED and outcomes.recovery is not None
+    if accuracy is None or not is_comparable or not report.figures.total.calls:
         return None
-    ways = (("a random candidate", random), ("a majority vote", choices.majority_share))
-    if outcomes.recovery is None:
-        return None
+    random = outcomes.share(outcomes.random)
+    ways = (("a random candidate", random), ("a majority vote", report.choices.majority_share))
     for name, other in ways:
         if other is not None and accuracy <= other:
             text = f" {percent(accuracy)} % right against {percent(other)} %. The judge did not help here."
@@ -131,13 +125,14 @@ def warning_view(figures: Figures, outcomes: Outcomes, choices: Choices) -> Html
     return None
 
 
-def cards(figures: Figures, outcomes: Outcomes, choices: Choices, *, is_baseline: bool = False) -> Html:
+def cards(report: RunReport) -> Html:
     """Show the main figures; what was read is not compared with the baseline where it is the baseline."""
-    shown = [_accuracy_card(outcomes)]
+    figures, choices = report.figures, report.choices
+    shown = [_accuracy_card(report.outcomes)]
     if choices.stated:
         shown.append(_probability_card(figures, choices))
     shown.append(_cost_card(figures))
-    if figures.total.calls and not is_baseline:
+    if figures.total.calls and report.strategy != BASELINE:
         shown.append(_reading_card(figures))
     shown.append(_trouble_card(figures))
     return el("div", *shown, class_="cards")
@@ -294,8 +289,9 @@ def _reliability(labelled: Sequence[tuple[float, bool]]) -> Html:
 VIEWS = {"E1": "partial views (E1)", "E2": "full views (E2)"}
 
 
-def judge_view(quality: JudgeQuality, misjudged: int) -> Html | None:
+def judge_view(report: RunReport) -> Html | None:
     """Show how often the judge preferred the right candidate, and how steady it was; None without pairs."""
+    quality = report.quality
     if not quality.pairs:
         return None
     mixed = quality.mixed
@@ -326,14 +322,17 @@ def judge_view(quality: JudgeQuality, misjudged: int) -> Html | None:
             f"It preferred the right one in {number(mixed.right, 0)} of "
             f"{plural(mixed.asked, 'mixed comparison')}."
         )
-    link = filter_link(misjudged, "misjudged")
+    link = filter_link(len(report.misjudged), "misjudged")
     note = el("p", steady, "Cases with a misjudged call: ", link, ".", class_="note")
     shown = table(heads, rows, "comparisons by view") if rows else None
     return section("Was the judge right?", words, shown, note)
 
 
-def tokens_view(figures: Figures, price: Price | None) -> Html:
-    """Show tokens and money by stage and level, as bars and as a table."""
+def tokens_view(report: RunReport) -> Html | None:
+    """Show tokens and money by stage and level, as bars and as a table; None if the judge was not asked."""
+    figures, price = report.figures, report.run.resolved.price
+    if not figures.total.calls:
+        return None
     lines = sorted(figures.ledger.lines.items(), key=lambda line: (line[0][0], str(line[0][1])))
     rows = [
         Bar(f"{stage} at {level}", f"{level}".lower(), sums.asked, number(sums.asked, 0))
@@ -347,7 +346,9 @@ def tokens_view(figures: Figures, price: Price | None) -> Html:
     if len(body) > 1:
         body.append(_stage_cells("total", "", figures.total, price))
     drawn = bars(rows, "Tokens read by the judge, by stage").svg()
-    return el("div", drawn, table(names, body, "tokens by stage"), class_="picture")
+    about = "Prompts sent to the judge, by stage and evidence: partial views (E1) or whole answers (E2)."
+    shown = el("div", drawn, table(names, body, "tokens by stage"), class_="picture")
+    return section("What it read", about, shown)
 
 
 def _stage_cells(stage: str, level: str, sums: Sums, price: Price | None) -> tuple[str, ...]:
@@ -374,9 +375,13 @@ def settings_view(file: RunFile) -> Html:
     return fold("Settings, versions and prompt digests", facts(rows))
 
 
-def glossary_view() -> Html:
-    """Explain the terms of a page."""
-    return fold("Terms on this page", facts(GLOSSARY))
+def terms_view(*runs: RebuiltRun, names: Sequence[str] = ()) -> Html:
+    """Explain the terms of a page, the settings of its runs, and what of them is missing."""
+    shown = [fold("Terms on this page", facts(GLOSSARY))]
+    for place, run in enumerate(runs):
+        shown += [el("h3", names[place])] if names else []
+        shown += [settings_view(run.file), *(el("p", note, class_="note") for note in run.notes)]
+    return section("Terms and settings", None, *shown)
 
 
 def judges_view(lines: Iterable[Line]) -> Html | None:
@@ -412,36 +417,37 @@ def judges_view(lines: Iterable[Line]) -> Html | None:
 MOST_GROUPS = 30
 
 
-def group_fields(facts_: Mapping[str, CaseFacts]) -> list[str]:
+def group_fields(report: RunReport) -> list[str]:
     """The fields that part the cases into some groups."""
     values: dict[str, set[str]] = {}
-    for about in facts_.values():
+    for about in report.facts.values():
         for name, value in about.fields.items():
             values.setdefault(name, set()).add(value)
-    return [name for name, some in values.items() if 2 <= len(some) <= min(MOST_GROUPS, len(facts_) - 1)]
+    most = min(MOST_GROUPS, len(report.facts) - 1)
+    return [name for name, some in values.items() if 2 <= len(some) <= most]
 
 
-def groups_view(lines: Sequence[Line], labels: Labels, facts_: Mapping[str, CaseFacts]) -> Html | None:
+def groups_view(report: RunReport) -> Html | None:
     """Show accuracy and cost by each field that groups the cases; a group leads to its cases."""
     tables = [
-        fold(f"By {name}", _group_table(name, lines, labels, facts_), open_=place == 0)
-        for place, name in enumerate(group_fields(facts_))
+        fold(f"By {name}", _group_table(name, report), open_=place == 0)
+        for place, name in enumerate(group_fields(report))
     ]
     about = "A group leads to its cases."
     return section("By group", about, *tables) if tables else None
 
 
-def _group_table(name: str, lines: Sequence[Line], labels: Labels, facts_: Mapping[str, CaseFacts]) -> Html:
+def _group_table(name: str, report: RunReport) -> Html:
     groups: dict[str, list[Line]] = {}
-    for line in lines:
-        about = facts_.get(line["id"])
+    for case, line in report.selections.items():
+        about = report.facts.get(case)
         if about is not None and name in about.fields:
             groups.setdefault(about.fields[name], []).append(line)
     rows = []
     for group, held in sorted(groups.items()):
         outcomes = Outcomes()
         for line in held:
-            outcomes.add(line.get("winner"), labels.get(line["id"], ()))
+            outcomes.add(line.get("winner"), report.labels.get(line["id"], ()))
         played = [line for line in held if "winner" in line]
         tokens = sum(line["tokens"]["asked"] for line in played) / (len(played) or 1)
         money = [line["usd"] for line in played if line.get("usd") is not None]
@@ -476,93 +482,76 @@ FILTERS = (
 NOTED = FILTERS.index("misjudged")  # filters from here on are also notes
 
 
-@dataclass(frozen=True, slots=True)
-class RowContext:
-    """What the rows of a run have in common: what is known of each case, and which columns there are."""
-
-    calls: Mapping[str, list[Line]]
-    labels: Labels
-    facts: Mapping[str, CaseFacts]
-    misjudged: frozenset[str]
-    fields: Sequence[str]
-    stated: bool  # whether choices have probabilities
-    priced: bool
-    searched: int  # characters of a problem; 0 leaves out all texts
-
-    @property
-    def columns(self) -> list[Column]:
-        """The columns of the table."""
-        texts = [
-            Column("answer", "words", "the answer of the chosen candidate"),
-            Column("problem", "long", "the beginning of the problem"),
-        ]
-        stated = Column("probability", "share", "how likely the choice is right, as the strategy computes it")
-        about = "right, missed (another candidate is right) or impossible (no candidate is), by the labels"
-        return [
-            CASE,
-            Column("result", "mark", about),
-            *(texts if self.searched else ()),
-            *((stated,) if self.stated else ()),
-            Column("votes", "number", "candidates with the chosen answer, of all candidates"),
-            Column("answers", "number", "distinct answers among the candidates", "chosen"),
-            Column("calls", "number", "questions to the judge", "wide"),
-            Column("tokens read", "number", "tokens of all prompts of the case", "wide"),
-            *((Column("cost", "money", "dollars for the judge", "wide"),) if self.priced else ()),
-            *(Column(name, "text", f"the field {name} of the case", "chosen") for name in self.fields),
-            Column("note", "text", "what else happened; the filters have the same names", "wide"),
-        ]
+def run_columns(report: RunReport, *, texts: bool = True) -> list[Column]:
+    """The columns of the table; without `texts`, no word of a problem or candidate is in it."""
+    words = [
+        Column("answer", "words", "the answer of the chosen candidate"),
+        Column("problem", "long", "the beginning of the problem"),
+    ]
+    stated = Column("probability", "share", "how likely the choice is right, as the strategy computes it")
+    about = "right, missed (another candidate is right) or impossible (no candidate is), by the labels"
+    priced = report.figures.usd is not None
+    return [
+        CASE,
+        Column("result", "mark", about),
+        *(words if texts else ()),
+        *((stated,) if report.choices.stated else ()),
+        Column("votes", "number", "candidates with the chosen answer, of all candidates"),
+        Column("answers", "number", "distinct answers among the candidates", "chosen"),
+        Column("calls", "number", "questions to the judge", "wide"),
+        Column("tokens read", "number", "tokens of all prompts of the case", "wide"),
+        *((Column("cost", "money", "dollars for the judge", "wide"),) if priced else ()),
+        *(Column(name, "text", f"the field {name} of the case", "chosen") for name in group_fields(report)),
+        Column("note", "text", "what else happened; the filters have the same names", "wide"),
+    ]
 
 
-def searched_characters(cases: int) -> int:
-    """How much of each problem a page can hold."""
-    return max(LEAST_SEARCHED, SEARCHED_CHARACTERS // max(cases, 1))
-
-
-def run_rows(selections: Sequence[Line], context: RowContext, *, start: int = 0) -> list[Row]:
+def run_rows(report: RunReport, columns: Sequence[Column], *, start: int = 0) -> list[Row]:
     """Return a row for each case from `start` on."""
-    columns = context.columns
-    return [_row(index, line, context, columns) for index, line in enumerate(selections[start:], start)]
+    fields = group_fields(report)
+    lines = list(enumerate(report.selections.values()))[start:]
+    return [_row(index, line, report, columns, fields) for index, line in lines]
 
 
-def _row(index: int, line: Line, context: RowContext, columns: Sequence[Column]) -> Row:
-    name = line["id"]
-    about, texts, is_failed = context.facts.get(name), bool(context.searched), "winner" not in line
-    outcome = outcome_of(line.get("winner"), context.labels.get(name, ()))
+def _row(index: int, line: Line, report: RunReport, columns: Sequence[Column], fields: Sequence[str]) -> Row:
+    name, shown = line["id"], {column.name for column in columns}
+    about, is_failed = report.facts.get(name), "winner" not in line
+    outcome = report.outcome(name)
     flags = (
         outcome == "right",
         outcome == "missed",
         outcome == "impossible",
         not is_failed and is_unsure(line),
-        name in context.misjudged,
+        name in report.misjudged,
         about is not None and not is_failed and not about.leads,
         not is_failed and line["rescued"] is not None,
         not is_failed and line["provisional"],
         not is_failed and bool(line["malformed"]),
         is_failed,
     )
-    notes = [note for note, flag in zip(FILTERS[NOTED:], flags[NOTED:], strict=True) if flag]
-    groups = ["" if about is None else about.fields.get(field_, "") for field_ in context.fields]
+    searched = max(LEAST_SEARCHED, SEARCHED_CHARACTERS // max(len(report.selections), 1))
+    groups = ["" if about is None else about.fields.get(name, "") for name in fields]
     values = {
         "case": name,
         "result": outcome,
         "answer": "" if about is None else about.answer,
-        "problem": "" if about is None else about.problem[: context.searched].strip(),
+        "problem": "" if about is None else about.problem[:searched].strip(),
         "probability": line.get("probability"),
         "votes": None if about is None or is_failed else f"{about.votes} of {about.voters}",
         "answers": line.get("clusters"),
         "calls": None if is_failed else sum(line["calls"].values()),
         "tokens read": None if is_failed else line["tokens"]["asked"],
         "cost": line.get("usd"),
-        **dict(zip(context.fields, groups, strict=True)),
-        "note": ", ".join(notes),
+        **dict(zip(fields, groups, strict=True)),
+        "note": ", ".join(note for note, flag in zip(FILTERS[NOTED:], flags[NOTED:], strict=True) if flag),
     }
     return make_row(
         columns,
         [values[column.name] for column in columns],
         [index],
         flags=flags,
-        words=" ".join(about.others) if about is not None and texts else "",
-        log=str(line["error"]) if is_failed else calls_text(context.calls.get(name, [])),
+        words=" ".join(about.others) if about is not None and "answer" in shown else "",
+        log=str(line["error"]) if is_failed else calls_text(report.run.calls.get(name, [])),
         groups=groups,
     )
 
@@ -587,3 +576,85 @@ def calls_text(calls: list[Line]) -> str:
             shown = line["pair"] if "pair" in line else line["shown"]
             parts.append(f"{','.join(map(str, shown))}={'?' if value is None else value}")
     return " ".join(parts)
+
+
+# Receipts
+
+MAX_FLIP_CASES = 2_000  # larger runs look for decisive verdicts only in the page of a single case
+
+
+def receipts(report: RunReport, *, texts: bool = True) -> Iterator[Html]:
+    """Yield the receipt of every case, in the order of the rows."""
+    run, cases = report.run, _cases(report)
+    with_flips = len(run.selections) <= MAX_FLIP_CASES
+    gc.freeze()  # the lines of the run stay: the garbage collector need not look at them again and again
+    try:
+        for line in run.selections.values():
+            case = next_case(cases, line["id"]) if line["id"] in report.labels else None
+            receipt, exchanges = _receipt(run, line, case, with_flips=with_flips, texts=texts)
+            yield receipt_view(receipt, exchanges, case if texts else None)
+    finally:
+        gc.unfreeze()
+
+
+def _cases(report: RunReport) -> Iterator[Case]:
+    """The cases of a report with their findings."""
+    if report.cases is not None:
+        return iter(report.cases.values())
+    return map(report.run.with_findings, report.run.cases())
+
+
+def next_case(cases: Iterator[Case], name: str) -> Case | None:
+    """Advance to the case of that name; selections are in the order of the cases."""
+    return next((case for case in cases if case.id == name), None)
+
+
+def one_receipt(run: RebuiltRun, name: str) -> tuple[Receipt, list[GameExchange], Case | None]:
+    """Return the receipt of one case."""
+    line = run.selections.get(name)
+    if line is None:
+        some = ", ".join(map(repr, list(run.selections)[:5])) or "none yet"
+        raise InputError(f"{run.path}: no case {name!r} in this run; there are {some}")
+    read = next_case(run.cases(), name)
+    case = None if read is None else run.with_findings(read)
+    return *_receipt(run, line, case, with_flips=True, texts=True), case
+
+
+def case_page(run: RebuiltRun, name: str) -> Page:
+    """Create the page of one case, readable without scripts."""
+    receipt, exchanges, case = one_receipt(run, name)
+    return Page(
+        title=f"{name} · caps report",
+        figures=[receipt_view(receipt, exchanges, case)],
+        after=[terms_view(run)],
+        footer=footer(),
+        status=f"one case of {run.path.resolve().name}",
+        rich=True,
+    )
+
+
+def receipt_line(run: RebuiltRun, name: str) -> dict[str, Any]:
+    """Return a receipt as plain data, with prompts and replies."""
+    receipt, exchanges, _ = one_receipt(run, name)
+    line = asdict(receipt)
+    games = [
+        {
+            **{name: value for name, value in game.items() if name != "opinions" or value},
+            "prompt": exchange.prompt,
+            "exact": exchange.exact,
+            "replies": exchange.replies,
+        }
+        for game, exchange in zip(line.pop("games"), exchanges, strict=True)
+    ]
+    return {**line, "outcome": receipt.outcome, "missed": receipt.missed, "games": games}
+
+
+def _receipt(
+    run: RebuiltRun, line: dict[str, Any], case: Case | None, *, with_flips: bool, texts: bool
+) -> tuple[Receipt, list[GameExchange]]:
+    prepared = None if case is None else run.prepare(case)
+    games = games_of(run.calls.get(line["id"], []))
+    receipt = receipt_of(run, line, prepared, with_flips=with_flips, games=games)
+    if not texts:
+        return replace(receipt, names=(), gold=""), []  # a short answer is a text too
+    return receipt, list(exchanges_of(run, line["id"], prepared, games))
