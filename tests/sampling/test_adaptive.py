@@ -163,7 +163,7 @@ def test_several_generators_each_with_their_own_address_key_and_price(monkeypatc
         ({"model": ""}, "generator 1: model: is empty"),
         ({"base_url": "http://x"}, "generator 1: .*model"),
         ({"model": "m", "price_input": 1.0}, "needs both price_input and price_output"),
-        ({"model": "m", "quality": 2.0}, "quality: must be a number above 0 and below 1, not 2"),
+        ({"model": "m", "quality": 2.0}, "quality: must be a number below 1, not 2"),
         ({"model": "m", "api_key_env": "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE"),
     ],
 )

@@ -8,7 +8,7 @@ A table is a class of typed fields:
 
     read_table(values, Generator, Place("caps.toml", ("generator", 0)))
 
-raises, for a quality of 2, "caps.toml:7: generator[0].quality: must be a number above 0 and below 1, not 2".
+raises, for a quality of 2, "caps.toml:7: generator[0].quality: must be a number below 1, not 2".
 The `description` of a `Meta` says what a value must be where that takes other words.
 """
 
@@ -125,7 +125,10 @@ def _explain(message: str, values: object, kind: type[Any], place: Place) -> Use
     elif words.endswith("of length >= 1"):
         return place.at(*keys).error("must not be empty")
     elif expected := _EXPECTED.fullmatch(words):
-        words = f"must be {_one_of(expected['kinds'])}{_range(stated)}"
+        limit = (
+            "" if not expected["sign"] else f" {LIMITS[expected['sign']]} {_limit(float(expected['limit']))}"
+        )
+        words = f"must be {_one_of(expected['kinds'])}{_range(stated) or limit}"
     elif length := _LENGTH.fullmatch(words):
         unit = " characters" if length["kind"] == "str" else ""
         words = f"must be {KINDS[length['kind']]} {LIMITS[length['sign']]} {length['count']}{unit}"
@@ -164,11 +167,11 @@ def _stated(hint: Any, *, of_items: bool = False) -> msgspec.Meta:
 
 
 def _range(stated: msgspec.Meta) -> str:
-    """The limits of the numbers of a field, in words."""
-    if stated.ge is not None and stated.le is not None:
-        return f" from {_limit(stated.ge)} to {_limit(stated.le)}"
-    limits = ((">=", stated.ge), (">", stated.gt), ("<=", stated.le), ("<", stated.lt))
-    return " and".join(f" {LIMITS[sign]} {_limit(limit)}" for sign, limit in limits if limit is not None)
+    """The limits of the numbers of a field, if it includes the least; others are named when passed."""
+    if stated.ge is None:
+        return ""
+    limit = _limit(stated.ge)
+    return f" of at least {limit}" if stated.le is None else f" from {limit} to {_limit(stated.le)}"
 
 
 def _choices(hint: Any) -> Sequence[Any]:
