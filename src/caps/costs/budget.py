@@ -1,10 +1,12 @@
 """Budgets as those see them who spend: reserve the most that a call may cost, then settle what it cost."""
 
+from dataclasses import replace
 from typing import Protocol
 
 import msgspec
 
 from caps.core.types import Usage
+from caps.costs.prices import Price
 
 
 class Shortage(msgspec.Struct, frozen=True):
@@ -63,3 +65,41 @@ class UnlimitedBudget:
     def for_stored_replies(self) -> "UnlimitedBudget":
         """The same."""
         return self
+
+
+class PricedBudget:
+    """A budget whose calls cost what their own model costs; whatever it is charged adds up."""
+
+    free = False
+
+    def __init__(self, inner: Budget, price: Price) -> None:
+        self._inner, self._price = inner, price
+        self.limited, self.deadline = inner.limited, inner.deadline
+
+    def covers(self, most: Usage) -> bool:
+        """Whether the case's own share is enough for this."""
+        return self._inner.covers(priced(most, self._price))
+
+    async def reserve(self, most: Usage) -> Shortage | None:
+        """Reserve the most that a call may cost."""
+        return await self._inner.reserve(priced(most, self._price))
+
+    def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
+        """Replace the reservation of a call by its cost."""
+        self._inner.settle(priced(most, self._price), priced(spent, self._price), replayed=replayed)
+
+    def for_stored_replies(self) -> "PricedBudget":
+        """The same budget for replies that are stored."""
+        return PricedBudget(self._inner.for_stored_replies(), self._price)
+
+
+def priced(usage: Usage, price: Price | None) -> Usage:
+    """The usage with its cost, if the price is known."""
+    if price is None:
+        return usage
+    return replace(usage, usd=price.of(usage.prompt, usage.output, usage.cached))
+
+
+def at_price(budget: Budget, price: Price | None) -> Budget:
+    """The same budget for calls to a model with a price of its own."""
+    return budget if price is None or budget.free else PricedBudget(budget, price)

@@ -55,14 +55,13 @@ class Account:
         self.tokens = self.reserved_tokens = 0
         self.usd = self.reserved_usd = 0.0
 
-    def dollars(self, usage: Usage, price: Price | None = None) -> float:
-        """Cost of a usage, at its own price if it states one, else at the given or the account's; else 0."""
-        if usage.usd is not None:
-            return usage.usd
-        price = price or self._price
-        return 0.0 if price is None else price.of(usage.prompt, usage.output, usage.cached)
+    def dollars(self, usage: Usage) -> float:
+        """Cost of a usage: what it states itself, else at the account's price; 0 without either."""
+        if usage.usd is not None or self._price is None:
+            return usage.usd or 0.0
+        return self._price.of(usage.prompt, usage.output, usage.cached)
 
-    def shortage(self, max_usage: Usage, price: Price | None = None) -> Shortage | None:
+    def shortage(self, max_usage: Usage) -> Shortage | None:
         """What is lacking for a call of at most this usage; None if the budget has room for it."""
         tokens, usd = self._budget.tokens, self._budget.usd
         if tokens is not None:
@@ -70,22 +69,22 @@ class Account:
             if _tokens(max_usage) > left:
                 return Shortage(f"{self._setting}_tokens", _tokens(max_usage), left)
         if usd is not None:
-            dollars, dollars_left = self.dollars(max_usage, price), usd - self.usd - self.reserved_usd
+            dollars, dollars_left = self.dollars(max_usage), usd - self.usd - self.reserved_usd
             if dollars > dollars_left + ROUNDING:
                 return Shortage(f"{self._setting}_usd", dollars, max(0.0, dollars_left))
         return None
 
-    def reserve(self, max_usage: Usage, price: Price | None = None) -> None:
+    def reserve(self, max_usage: Usage) -> None:
         """Reserve the maximum usage of a call."""
         self.reserved_tokens += _tokens(max_usage)
-        self.reserved_usd += self.dollars(max_usage, price)
+        self.reserved_usd += self.dollars(max_usage)
 
-    def settle(self, max_usage: Usage, spent: Usage, price: Price | None = None) -> None:
+    def settle(self, max_usage: Usage, spent: Usage) -> None:
         """Replace a reservation by what was spent."""
         self.reserved_tokens -= _tokens(max_usage)
-        self.reserved_usd -= self.dollars(max_usage, price)
+        self.reserved_usd -= self.dollars(max_usage)
         self.tokens += _tokens(spent)
-        self.usd += self.dollars(spent, price)
+        self.usd += self.dollars(spent)
 
 
 class BudgetPool(Protocol):
@@ -110,38 +109,23 @@ class RunBudget:
         self.limited = budget.spends
         self._freed = asyncio.Event()
 
-    async def reserve(self, max_usage: Usage, price: Price | None = None) -> Shortage | None:
+    async def reserve(self, max_usage: Usage) -> Shortage | None:
         """Reserve the maximum usage of a call; wait while open reservations may free enough."""
         if not self.limited:
             return None
-        while (shortage := self.account.shortage(max_usage, price)) is not None:
+        while (shortage := self.account.shortage(max_usage)) is not None:
             if self.account.reserved_tokens == 0:
                 return shortage
             self._freed.clear()
             await self._freed.wait()
-        self.account.reserve(max_usage, price)
+        self.account.reserve(max_usage)
         return None
-
-    def settle(self, max_usage: Usage, spent: Usage, price: Price | None = None) -> None:
-        """Settle a call."""
-        if self.limited:
-            self.account.settle(max_usage, spent, price)
-            self._freed.set()
-
-
-class PoolAtPrice:
-    """The budget of a run for calls to a model with its own price."""
-
-    def __init__(self, pool: RunBudget, price: Price) -> None:
-        self._pool, self._price, self.limited = pool, price, pool.limited
-
-    async def reserve(self, max_usage: Usage) -> Shortage | None:
-        """Reserve the maximum usage of a call."""
-        return await self._pool.reserve(max_usage, self._price)
 
     def settle(self, max_usage: Usage, spent: Usage) -> None:
         """Settle a call."""
-        self._pool.settle(max_usage, spent, self._price)
+        if self.limited:
+            self.account.settle(max_usage, spent)
+            self._freed.set()
 
 
 class CaseBudget:
@@ -150,35 +134,25 @@ class CaseBudget:
     def __init__(
         self, budget: BudgetLimits, price: Price | None, pool: BudgetPool, *, deadline: float | None = None
     ) -> None:
-        self._account, self._pool, self._price = Account(budget, price), pool, price
+        self._account, self._pool = Account(budget, price), pool
         self.limited = budget.spends
         self.free = not self.limited and not pool.limited
         self.deadline = deadline
 
-    def at(self, price: Price | None) -> "CaseBudget":
-        """The same budget for calls to a model with another price; what is spent adds up."""
-        if price is None or price == self._price:
-            return self
-        view = copy(self)
-        view._price = price
-        if isinstance(self._pool, RunBudget):
-            view._pool = PoolAtPrice(self._pool, price)
-        return view
-
     def covers(self, max_usage: Usage) -> bool:
         """Whether the case's own budget has room for this usage."""
-        return not self.limited or self._account.shortage(max_usage, self._price) is None
+        return not self.limited or self._account.shortage(max_usage) is None
 
     async def reserve(self, max_usage: Usage) -> Shortage | None:
         """Reserve the maximum usage of a call, unless a budget is exhausted."""
         if self.limited:
-            shortage = self._account.shortage(max_usage, self._price)
+            shortage = self._account.shortage(max_usage)
             if shortage is not None:
                 return shortage
-            self._account.reserve(max_usage, self._price)
+            self._account.reserve(max_usage)
         shortage = await self._pool.reserve(max_usage)
         if shortage is not None and self.limited:
-            self._account.settle(max_usage, NOTHING, self._price)
+            self._account.settle(max_usage, NOTHING)
         return shortage
 
     def for_stored_replies(self) -> "CaseBudget":
@@ -190,7 +164,7 @@ class CaseBudget:
     def settle(self, max_usage: Usage, spent: Usage, *, replayed: bool) -> None:
         """Settle a call: the case counts every reply, the run only what was paid now."""
         if self.limited:
-            self._account.settle(max_usage, spent, self._price)
+            self._account.settle(max_usage, spent)
         self._pool.settle(max_usage, NOTHING if replayed else spent)
 
 

@@ -12,7 +12,7 @@ Rules that must not be broken:
 import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -21,7 +21,7 @@ from msgspec.structs import replace as changed
 from caps.core.errors import CapsError, ModelError, NotRecordedError
 from caps.core.text import number, percent, plural, printable_line
 from caps.core.types import Answer, Ask, Level, Pick, Rating, Unanswered, Usage, Verdict
-from caps.costs.budget import Budget, Shortage
+from caps.costs.budget import Budget, at_price, priced
 from caps.costs.prices import Price
 from caps.judging.base import NOTHING, UNREAD, Judge, Opinion, PreparedCase, Ruling, together
 from caps.models.base import Notify, ignore
@@ -83,9 +83,8 @@ class SeveralJudges:
         """Ask one judge; whatever goes wrong with it leaves the ask unanswered by it."""
         if judge.name in self._failed:
             return judge, Ruling(Unanswered(self._failed[judge.name].cause))
-        charged = budget if judge.price is None or budget.free else PricedBudget(budget, judge.price)
         try:
-            return judge, await judge.judge.rule(prepared, ask, charged)
+            return judge, await judge.judge.rule(prepared, ask, at_price(budget, judge.price))
         except ModelError as error:
             if judge.name not in self._failed:
                 self._failed[judge.name] = error
@@ -165,39 +164,6 @@ def agrees(answer: Answer, mean: Answer) -> bool:
     if isinstance(answer, Rating) and isinstance(mean, Rating):
         return abs(answer.value - mean.value) < FAR_RATING
     return answer == mean
-
-
-class PricedBudget:
-    """A budget that is charged at the price of one judge."""
-
-    free = False
-
-    def __init__(self, inner: Budget, price: Price) -> None:
-        self._inner, self._price = inner, price
-        self.limited, self.deadline = inner.limited, inner.deadline
-
-    def covers(self, most: Usage) -> bool:
-        """Whether the case's own share is enough for this."""
-        return self._inner.covers(priced(most, self._price))
-
-    async def reserve(self, most: Usage) -> Shortage | None:
-        """Reserve the most that a call may cost."""
-        return await self._inner.reserve(priced(most, self._price))
-
-    def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
-        """Replace the reservation of a call by its cost."""
-        self._inner.settle(priced(most, self._price), priced(spent, self._price), replayed=replayed)
-
-    def for_stored_replies(self) -> "PricedBudget":
-        """The same budget for replies that are stored."""
-        return PricedBudget(self._inner.for_stored_replies(), self._price)
-
-
-def priced(usage: Usage, price: Price | None) -> Usage:
-    """The usage with its cost, if the price is known."""
-    if price is None:
-        return usage
-    return replace(usage, usd=price.of(usage.prompt, usage.output, usage.cached))
 
 
 @dataclass(slots=True)

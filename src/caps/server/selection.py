@@ -27,6 +27,7 @@ from caps.core.errors import (
     UnknownModelError,
 )
 from caps.core.types import DEFAULT_ID, Candidate, Case, Selection, Usage
+from caps.costs.budget import Budget, at_price
 from caps.engines.adaptive import Adapted, Generator, Step
 from caps.engines.base import Outcome
 from caps.engines.budget import BudgetLimits, CaseBudget, PoolOfCase, RunBudget
@@ -168,7 +169,7 @@ async def _generate_batch(
 
 
 async def _generate(
-    model: Upstream, request: ChatRequest, number: int, budget: CaseBudget, name: str | None = None
+    model: Upstream, request: ChatRequest, number: int, budget: Budget, name: str | None = None
 ) -> SampledChoice:
     """One sample of the request's model, or of another one, if the budget has room for the most it may cost.
 
@@ -332,7 +333,7 @@ class Selector:
         sources = [
             Generator(
                 generator.source.where.model,
-                partial(_sample, generator, request, budget.at(generator.source.price)),
+                partial(_sample, generator, request, at_price(budget, generator.source.price)),
                 generator.source.price,
                 quality.mean,
             )
@@ -408,7 +409,7 @@ def budget_left(config: RunConfig, choices: Sequence[SampledChoice]) -> RunConfi
 async def _sample(
     generator: ServedGenerator,
     request: ChatRequest,
-    budget: CaseBudget,
+    budget: Budget,
     number: int,
     pool: Sequence[Candidate],
 ) -> SampledChoice:

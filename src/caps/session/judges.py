@@ -16,6 +16,7 @@ from caps.core.errors import ModelError, SettingError
 from caps.core.play import AskKind, Strategy, capabilities_of
 from caps.core.secrets import shown_address
 from caps.core.types import Ask, Usage
+from caps.costs.budget import priced
 from caps.costs.prices import Price
 from caps.files import read_text
 from caps.journal.records import ReplyStore
@@ -24,7 +25,7 @@ from caps.judging.callables import CallableJudge
 from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.judging.recorded import RecordedJudge, ReplayedJudge
 from caps.judging.reward import RewardJudge
-from caps.judging.several import SeveralJudges, WeightedJudge, priced
+from caps.judging.several import SeveralJudges, WeightedJudge
 from caps.models import weights
 from caps.models.base import HasConnections, Model
 from caps.models.endpoints import Connector, Endpoint, takes_cache_control

@@ -31,6 +31,7 @@ from caps.core.play import Strategy
 from caps.core.secrets import shown_address
 from caps.core.settings import settings_of
 from caps.core.types import Case, Usage
+from caps.costs.budget import at_price
 from caps.costs.prices import Price
 from caps.engines.base import Engine, Outcome, PerCase
 from caps.engines.budget import Account, BudgetLimits, BudgetPool, CaseBudget, RunBudget
@@ -353,7 +354,7 @@ async def open_samplers(resolved: Resolved) -> AsyncIterator[list[Sampler]]:
                     capacity=capacity_of(resolved, [model]),
                     logprobs=config.logprobs,
                     extra=config.extra,
-                    budget=budget.at(source.price),
+                    budget=at_price(budget, source.price),
                 )
             )
         try:

@@ -20,7 +20,7 @@ import msgspec
 from caps.config import identity
 from caps.core.errors import InputError, SettingError
 from caps.core.types import DEFAULT_ID, Candidate, Case, Problem
-from caps.costs.budget import Budget
+from caps.costs.budget import Budget, at_price
 from caps.costs.ledger import Ledger
 from caps.engines.adaptive import Adapted, AdaptiveRun, Drawn, EventLog, Generator, NoLog, Step
 from caps.engines.base import Outcome
@@ -214,7 +214,7 @@ class Solver:
         """Each model as a source of samples and, with a method that rewrites, as one of rewritten samples."""
         method, found = self._generation.method, list[Generator[Sample]]()
         for source, sampler, good in zip(self._generation.sources, self.samplers, quality, strict=True):
-            limited, name = budget.at(source.price), source.where.model
+            limited, name = at_price(budget, source.price), source.where.model
             found.append(Generator(name, partial(_write, sampler, case, limited), source.price, good))
             if isinstance(method, Aggregate | Rsa):
                 again = partial(_rewrite, method, sampler, case, limited)
