@@ -386,6 +386,11 @@ class Usage:
     estimated: bool = False
     usd: float | None = None
 
+    @property
+    def counts(self) -> tuple[int, int, int, int, bool]:
+        """Its fields without the cost, as the journal stores them."""
+        return self.prompt, self.output, self.cached, self.reasoning, self.estimated
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.prompt + other.prompt,

@@ -248,8 +248,9 @@ class CaseRun:
         wave = []
         for index in self.open_asks():
             prefix = self._prefix(index)
-            first = not under_way if () not in self._warm else prefix in self._warm or prefix not in under_way
-            if index not in self._sent and first:
+            waits_for_problem = () not in self._warm and under_way
+            waits_for_prefix = prefix not in self._warm and prefix in under_way
+            if index not in self._sent and not waits_for_problem and not waits_for_prefix:
                 wave.append(index)
                 under_way.add(prefix)
         self._sent.update(wave)

@@ -88,7 +88,7 @@ class TestWriter:
         except TimeoutError:  # next time the programs run again; a reply is in the journal
             if not spent:
                 spent.append((lost_usage(request, 1, self._history), False))
-        row = {"shares": shares, "usage": [_counts(usage) for usage, _ in spent]}
+        row = {"shares": shares, "usage": [usage.counts for usage, _ in spent]}
         if finished and self._journal is not None:
             await self._journal.record(KIND, key, row)
         return replace(with_agreement(case, row), spent=(*case.spent, *spent))
@@ -208,7 +208,3 @@ def _is_test(row: Any, *, called: bool) -> bool:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
-
-
-def _counts(usage: Usage) -> list[Any]:
-    return [usage.prompt, usage.output, usage.cached, usage.reasoning, usage.estimated]

@@ -11,6 +11,7 @@ from caps.core.errors import SettingError
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
 from caps.costs.budget import Budget, Shortage
 from caps.evidence.entrants import Views
+from caps.models.base import Completion
 from caps.prompts.fence import quote, show
 from caps.prompts.read import Imitation
 
@@ -95,6 +96,12 @@ class Attempt(msgspec.Struct, frozen=True):
     replayed: bool
     requests: int
     judge: str = ""
+
+    @classmethod
+    def of(cls, completion: Completion, how: str, cause: str | None = None) -> "Attempt":
+        """A call that brought a reply."""
+        sent = completion.replayed, completion.attempts
+        return cls(completion.key, completion.usage, completion.finish, how, cause, completion.latency, *sent)
 
 
 class Ruling(msgspec.Struct, frozen=True):

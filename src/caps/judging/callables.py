@@ -29,7 +29,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from caps.core.errors import SettingError
 from caps.core.play import AskKind
@@ -52,7 +52,6 @@ from caps.costs.budget import Budget
 from caps.journal.records import ReplyStore
 from caps.judging.base import LOST, NOTHING, Attempt, Judge, PreparedCase, Ruling
 
-Word: TypeAlias = Literal["A", "B", "TIE"]
 Compared: TypeAlias = str | Verdict | tuple[str | Verdict, Usage]
 JudgeFunction: TypeAlias = Callable[[str, str, str], Compared | Awaitable[Compared]]
 
@@ -141,7 +140,7 @@ class CallableJudge:
             budget.settle(most, usage, replayed=False)
         self._most = Usage(max(self._most.prompt, usage.prompt), max(self._most.output, usage.output))
         if key is not None and self._journal is not None and not isinstance(answer, Unanswered):
-            await self._journal.record(KIND, key, [_plain(ask, answer), _counts(usage)])
+            await self._journal.record(KIND, key, [_plain(ask, answer), usage.counts])
         latency = time.perf_counter() - started
         return Ruling(answer, (_attempt(answer, usage, key, latency, replayed=False),), error=error)
 
@@ -289,10 +288,6 @@ def _plain(ask: Ask, answer: Answer) -> Any:
     if isinstance(answer, Rating):
         return answer.value
     return ask.entrants.index(answer.winner) if isinstance(answer, Pick) else None
-
-
-def _counts(usage: Usage) -> list[Any]:
-    return [usage.prompt, usage.output, usage.cached, usage.reasoning, usage.estimated]
 
 
 def _attempt(answer: Answer, usage: Usage, key: str | None, latency: float, *, replayed: bool) -> Attempt:

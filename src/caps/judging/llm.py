@@ -159,7 +159,7 @@ class LlmJudge:
             if known is None:
                 known = self._read(prepared, ask, completion, code)
             reading, by_criterion = known.reading, known.criteria
-            attempts.append(_attempt(completion, reading))
+            attempts.append(Attempt.of(completion, reading.how, reading.cause))
             if reading.answer is not None:
                 answer = reading.answer
                 if self._settings.confidence == "logprobs":
@@ -343,19 +343,6 @@ class LlmJudge:
     @property
     def _draw_temperature(self) -> float:
         return max(self._settings.draw_temperature, self._settings.temperature)
-
-
-def _attempt(completion: Completion, reading: Reading) -> Attempt:
-    return Attempt(
-        completion.key,
-        completion.usage,
-        completion.finish,
-        reading.how,
-        reading.cause,
-        completion.latency,
-        completion.replayed,
-        completion.attempts,
-    )
 
 
 def _unreadable(ask: Ask) -> Answer:

@@ -4,7 +4,6 @@ Recorded verdicts come from a file (`datasets.verdicts`), either of another run 
 for asks without an exact record.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -125,13 +124,6 @@ def counted(substituted: Mapping[str, int], unanswered: Mapping[str, int], asks:
     counts = [f"{name} {substituted.get(name, 0):,}" for name in SUBSTITUTIONS]
     counts += [f"{reason} {count:,}" for reason, count in sorted(unanswered.items())] or ["unanswered 0"]
     return f"{asks:,} asks: {', '.join(counts)}"
-
-
-def counts_of(found: Sequence[Found]) -> tuple[Counter[str], Counter[str]]:
-    """Counts of substitutions, and of the reasons of unanswered asks."""
-    substituted = Counter(name for one in found for name in one.substituted)
-    silent = Counter(one.answer.reason for one in found if isinstance(one.answer, Unanswered))
-    return substituted, silent
 
 
 def places_of(case: Case) -> Sequence[int]:

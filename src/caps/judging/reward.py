@@ -38,10 +38,7 @@ class RewardJudge:
         if isinstance(done, NoReply):
             return done.ruling(done.attempts)
         score = float(done.text)
-        attempt = Attempt(
-            done.key, done.usage, done.finish, "score", None, done.latency, done.replayed, done.attempts
-        )
-        return Ruling(Rating(rating_of(score)), (attempt,), score=score)
+        return Ruling(Rating(rating_of(score)), (Attempt.of(done, "score"),), score=score)
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """One call; there is no reply to write."""

@@ -115,15 +115,6 @@ class Recalls(Protocol):
         ...
 
 
-@runtime_checkable
-class ListsModels(Protocol):
-    """A model that can list the names served at its address."""
-
-    async def names(self) -> tuple[str, ...]:
-        """Names of the models served; empty when the server does not say."""
-        ...
-
-
 def model_name(model: object) -> str:
     """The name of a model object, under which its replies are stored; `SettingError` if it is no model."""
     missing = [name for name in ("complete", "close") if not callable(getattr(model, name, None))]

@@ -51,14 +51,6 @@ class Endpoints(NamedTuple):
     generator: Endpoint
     judge: Endpoint
 
-    def stated_values(self) -> dict[str, str]:
-        """The settings that name these endpoints."""
-        generator, judge = self
-        values = {"model": generator.model, "base_url": generator.base_url}
-        if judge != generator:
-            values |= {"judge_model": judge.model, "judge_base_url": judge.base_url}
-        return values
-
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
