@@ -10,8 +10,6 @@ from support.waiting import PATIENCE, skip
 
 VLLM = {"data": [{"id": "qwen3-14b", "max_model_len": 40960}, {"id": "qwen3-4b", "max_model_len": None}]}
 LLAMA = {"data": [{"id": "any.gguf", "meta": {"n_ctx_train": 8192, "n_ctx": 2048}}]}
-OLLAMA = {"data": [{"id": "gemma3:4b", "owned_by": "library"}]}
-STUDIO = {"data": [{"id": "phi-4"}]}
 
 
 def answering(routes):
@@ -74,22 +72,6 @@ def test_servers_are_found_beside_garbage_and_silence_in_the_time_of_one():
     assert got[0].models == (ServedModel("qwen3-14b", 40960), ServedModel("qwen3-4b", None))
     assert got[1].models == (ServedModel("any.gguf", 2048),)
     assert all(one.problem for one in got[2:])
-
-
-def test_servers_that_tell_the_context_elsewhere_are_asked_there():
-    got = found(
-        ("Ollama", {"/v1/models": OLLAMA, "/api/show": {"model_info": {"gemma3.context_length": 131072}}}),
-        (
-            "LM Studio",
-            {
-                "/v1/models": STUDIO,
-                "/api/v0/models": {"data": [{"id": "phi-4", "max_context_length": 16384}]},
-            },
-        ),
-        ("llama.cpp", {"/v1/models": STUDIO, "/props": {"default_generation_settings": {"n_ctx": 4096}}}),
-        ("Ollama", {"/v1/models": OLLAMA, "/api/show": "not here"}),
-    )
-    assert [one.models[0].context for one in got] == [131072, 16384, 4096, None]
 
 
 async def test_a_key_goes_to_its_own_address_and_is_shown_nowhere():

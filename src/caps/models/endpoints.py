@@ -21,7 +21,7 @@ from caps.models.base import Completion, ConnectOptions, HasConnections, Model, 
 from caps.models.http import HttpModel
 from caps.models.servers import ServersModel, join_addresses
 from caps.models.weights import Report, default_weights, path_of, weights_name
-from caps.models.wire import NAME_CHARS, decode, read_body
+from caps.models.wire import NAME_CHARS, model_rows
 from caps.registry import MODELS, create, names, names_code, path_of_class, resolve
 
 OWN_CONNECTIONS = 16  # concurrent calls of a judge or model object without a `connections` attribute
@@ -206,12 +206,10 @@ _CONTEXT_FIELDS = (
 
 async def discover(endpoints: Iterable[ServerAddress], *, seconds: float = SECONDS) -> list[Discovered]:
     """Query all endpoints concurrently, each for at most `seconds`."""
-    timeout = aiohttp.ClientTimeout(total=seconds)
-    async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session:
-        return await asyncio.gather(*(_query(session, endpoint, seconds) for endpoint in endpoints))
+    return await asyncio.gather(*(_query(endpoint, seconds) for endpoint in endpoints))
 
 
-async def _query(session: aiohttp.ClientSession, endpoint: ServerAddress, seconds: float) -> Discovered:
+async def _query(endpoint: ServerAddress, seconds: float) -> Discovered:
     try:
         model = HttpModel(endpoint.base_url, endpoint.api_key)
     except SettingError as error:
@@ -228,17 +226,12 @@ async def _query(session: aiohttp.ClientSession, endpoint: ServerAddress, second
         return Discovered(
             endpoint.kind, model.address, "refusing", problem=f"the API key is refused, status {status}"
         )
-    rows = listed.get("data") if isinstance(listed, dict) else None
-    if not isinstance(rows, list):
+    rows = model_rows(listed)
+    if rows is None:
         return Discovered(
             endpoint.kind, model.address, "strange", problem=f"no list of models, status {status}"
         )
-    served = [_parse_model(row) for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
-    served = served[:MAX_MODELS]
-    if any(one.context is None for one in served):
-        root = model.address.removesuffix("/v1")
-        served = await _add_contexts(session, endpoint.kind, root, served)
-    return Discovered(endpoint.kind, model.address, "serving", tuple(served))
+    return Discovered(endpoint.kind, model.address, "serving", tuple(map(_parse_model, rows[:MAX_MODELS])))
 
 
 async def context_of(model: object, name: str) -> int | None:
@@ -258,11 +251,8 @@ async def context_of(model: object, name: str) -> int | None:
             _, listed = await model.listing()
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
         return None
-    rows = listed.get("data") if isinstance(listed, dict) else None
-    for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict) and row.get("id") == name:
-            return _parse_model(row).context
-    return None
+    rows = (row for row in model_rows(listed) or () if row["id"] == name)
+    return next((_parse_model(row).context for row in rows), None)
 
 
 async def served_context(address: str, name: str, api_key: str | None) -> int | None:
@@ -282,42 +272,6 @@ def _parse_model(row: dict[str, Any]) -> ServedModel:
     values = [meta.get("n_ctx"), meta.get("n_ctx_train")] if isinstance(meta, dict) else []
     values += [row.get(name) for name in _CONTEXT_FIELDS]
     return ServedModel(printable_line(row["id"][:NAME_CHARS]), _first_count(values))
-
-
-async def _add_contexts(
-    session: aiohttp.ClientSession, kind: str, root: str, served: list[ServedModel]
-) -> list[ServedModel]:
-    """Query the server's native API for missing context lengths; on any failure the list is unchanged."""
-    try:
-        if kind == "Ollama":
-            contexts = await asyncio.gather(*(_ollama_context(session, root, one.name) for one in served))
-        elif kind == "LM Studio":
-            known = await _lm_studio_contexts(session, root)
-            contexts = [known.get(one.name) for one in served]
-        elif kind == "llama.cpp":
-            props = await _get(session, f"{root}/props")
-            contexts = [_first_count([props["default_generation_settings"]["n_ctx"]])] * len(served)
-        else:
-            return served
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError, LookupError, TypeError, AttributeError):
-        return served
-    return [ServedModel(one.name, one.context or more) for one, more in zip(served, contexts, strict=True)]
-
-
-async def _ollama_context(session: aiohttp.ClientSession, root: str, name: str) -> int | None:
-    async with session.post(f"{root}/api/show", json={"model": name}, allow_redirects=False) as response:
-        info = decode(await read_body(response)).get("model_info", {})
-    return _first_count(value for key, value in info.items() if key.endswith(".context_length"))
-
-
-async def _lm_studio_contexts(session: aiohttp.ClientSession, root: str) -> dict[str, int | None]:
-    listed = await _get(session, f"{root}/api/v0/models")
-    return {row["id"]: _parse_model(row).context for row in listed["data"]}
-
-
-async def _get(session: aiohttp.ClientSession, url: str) -> Any:
-    async with session.get(url, allow_redirects=False) as response:
-        return decode(await read_body(response))
 
 
 def _first_count(values: Iterable[object]) -> int | None:

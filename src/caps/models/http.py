@@ -49,6 +49,7 @@ from caps.models.wire import (
     decode,
     embedded_status,
     encode_body,
+    model_rows,
     read_body,
     read_completion,
     read_start,
@@ -245,11 +246,7 @@ class HttpModel:
             _, listed = await self.listing()
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
             return ()
-        rows = listed.get("data") if isinstance(listed, dict) else None
-        if not isinstance(rows, list):
-            return ()
-        names = [row.get("id") for row in rows if isinstance(row, dict)]
-        return tuple(printable_line(name[:NAME_CHARS]) for name in names if isinstance(name, str))
+        return tuple(printable_line(row["id"][:NAME_CHARS]) for row in model_rows(listed) or ())
 
     async def listing(self) -> tuple[int, Any]:
         """Status and model list of the server; raises what aiohttp does, or `ValueError`."""

@@ -13,11 +13,11 @@ Rules that must not be broken:
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -25,7 +25,7 @@ from caps.core.errors import GarbledError, ModelError, RefusedError, SettingErro
 from caps.core.text import estimate_tokens
 from caps.core.types import Message, Usage
 from caps.models.base import Completion, Notify, Request, ignore
-from caps.models.http import Call, Exchange, UpstreamConnection
+from caps.models.http import Call, Exchange, Upstream
 from caps.models.wire import MAX_COUNT, encode_with_extra
 
 BATCH = 32  # answers of one call
@@ -216,28 +216,6 @@ def _finite(value: object) -> float:
     return number
 
 
-class Server(Protocol):
-    """An HTTP server, or several."""
-
-    @property
-    def address(self) -> str:
-        """The address, without secrets."""
-        ...
-
-    @property
-    def connections(self) -> int:
-        """How many calls may run concurrently."""
-        ...
-
-    def held_connection(self) -> AbstractAsyncContextManager[UpstreamConnection]:
-        """A connection for one call, which no other call takes before the block of `async with` ends."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
-
-
 class _Share:
     """One answer in a call about several; `stored` is done when its caller has processed the score."""
 
@@ -270,7 +248,7 @@ class RewardModel:
     `notify` receives each problem with the scores of a server once, and no more than `MOST_NOTICES` of them.
     """
 
-    def __init__(self, server: Server, form: Form, *, notify: Notify = ignore) -> None:
+    def __init__(self, server: Upstream, form: Form, *, notify: Notify = ignore) -> None:
         self.server, self.form = server, form
         self._api, self._notify = APIS[form.api], notify
         self._batches: dict[tuple[object, ...], _Batch] = {}

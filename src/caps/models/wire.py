@@ -170,6 +170,14 @@ def embedded_status(reply: Any) -> int | None:
     return code if isinstance(code, int) and 400 <= code < 600 else 500
 
 
+def model_rows(listed: Any) -> list[dict[str, Any]] | None:
+    """The rows of a list of models that have a name; None if it is no such list."""
+    rows = listed.get("data") if isinstance(listed, dict) else None
+    if not isinstance(rows, list):
+        return None
+    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+
+
 def finite(logprob: float) -> float:
     """A log-probability that JSON can represent."""
     # Compared first: a server's integer may be too large for a float.

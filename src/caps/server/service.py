@@ -21,6 +21,7 @@ from caps.evidence.domains import registered_fields
 from caps.models.endpoints import Endpoint
 from caps.models.http import Upstream
 from caps.models.servers import ServersModel
+from caps.models.wire import model_rows
 from caps.runs.adaptive_lines import adaptive_line
 from caps.runs.result_lines import selection_line, server_lines
 from caps.sampling.generators import GeneratorSource
@@ -216,14 +217,13 @@ class SelectionService:
                 _, listed = await self.upstream.listing()
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
             listed = None
-        rows = listed.get("data") if isinstance(listed, dict) else None
-        if not isinstance(rows, list):
+        named = model_rows(listed)
+        if named is None:
             raise ApiError(
                 502,
                 "the model server did not list its models: it is down, or has no /models",
                 code="upstream_unreachable",
             )
-        named = [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
         ours = [
             {
                 "id": PREFIX + row["id"],
