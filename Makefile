@@ -67,10 +67,10 @@ soak: $(VENV)/.dev       ## Load, faults, kills and restarts for MINUTES=30; the
 	$(BIN)/python benchmarks/soak --minutes $(MINUTES)
 
 peers: $(VENV)/.dev      ## The whole job beside other tools (network, some minutes); writes its page
-	$(BIN)/python benchmarks/peers.py --into docs/explanation/benchmarks.md
+	$(BIN)/python benchmarks/peers.py --into docs/research/peers.md
 
-growth: $(VENV)/.dev     ## How the job grows with candidates, problems, connections; writes its page
-	$(BIN)/python benchmarks/growth.py --into docs/explanation/benchmarks.md
+growth: $(VENV)/.dev     ## How the job grows with candidates, problems, connections; draws its pictures
+	$(BIN)/python benchmarks/growth.py --full --svg docs/images/growth.svg
 
 real-judges: $(VENV)/.dev  ## Every strategy on recorded verdicts in DATA=folder; writes its page
 	$(BIN)/python benchmarks/real_judges.py --data $(DATA) --into docs/explanation/real-judges.md
@@ -79,7 +79,7 @@ node-client: $(VENV)/.dev  ## The npm client of OpenAI in front of caps serve (n
 	$(BIN)/python scripts/node_client.py
 
 clients: $(VENV)/.dev    ## The clients people use in front of caps serve (network, some minutes); writes its table
-	$(BIN)/python scripts/clients.py --into docs/howto/clients.md
+	$(BIN)/python scripts/clients.py --into docs/research/clients.md
 
 fuzz: $(VENV)/.dev       ## Malformed requests of every API to a running caps serve, for some minutes (network)
 	PYTHONPATH=tests $(BIN)/python scripts/fuzz_server.py
@@ -93,7 +93,7 @@ container: $(VENV)/.dev  ## Build the container with podman and run it read-only
 tools: wheel node-client clients integrations container fuzz soak  ## Before a release (network, some hours): everything that needs other tools or much time
 	$(PYTEST) -m long
 
-wheel: $(VENV)/.dev      ## Build the wheel and install it with each extra into an empty environment
+wheel: $(VENV)/.dev      ## Build wheel and sdist, and install them with each extra and on each Python into empty environments
 	$(BIN)/python scripts/check_wheel.py
 
 clean:                   ## Remove what the targets above made

@@ -1,14 +1,18 @@
-"""Build the wheel and install it with each extra into an empty environment: does it work there?
+"""Build the wheel and the sdist, and install them into empty environments: do they work there?
 
-In every environment the command prints its version, a case is decided by a Python function as the judge, and
-`caps doctor` finds the extra. Needs the network for the first download of each package; `--only NAME` checks
-one extra ("" is none).
+The wheel is installed with each extra, and without extras on every Python from 3.11 to 3.14 that this
+machine has; the sdist without extras. In every environment the command prints its version, a case is
+decided by a Python function as the judge, and `caps doctor` finds the extra. Needs the network for the
+first download of each package; `--only NAME` checks one extra ("" is none), `--python` the sdist and the
+versions of Python alone.
 """
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import zipfile
@@ -17,6 +21,7 @@ from email.parser import Parser
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+PYTHONS = (11, 12, 13, 14)  # 3.x
 SELECT = """
 import caps
 
@@ -29,29 +34,46 @@ assert best.text == "Air scatters blue light most.", best
 
 
 def main() -> int:
-    """Check every extra; the exit code is 1 if one fails."""
+    """Check every environment; the exit code is 1 if one fails."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", action="append", metavar="EXTRA", help="check this extra alone")
-    wanted = options.parse_args().only
-    with tempfile.TemporaryDirectory(prefix="caps-wheel-") as folder:
-        wheel = build(Path(folder))
+    options.add_argument("--python", action="store_true", help="check only the versions of Python")
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory(prefix="caps-wheel-") as name:
+        folder = Path(name)
+        wheel, sdist = build(folder)
         version, extras = evidence(wheel)
-        print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, extras {', '.join(extras)}", flush=True)
-        failed = [
-            extra or "no extra"
-            for extra in wanted or ["", *extras]
-            if not check(wheel, version, extra, Path(folder) / f"env-{extra}")
-        ]
+        for archive in (wheel, sdist):
+            print(f"{archive.name}: {archive.stat().st_size / 1e6:.1f} MB")
+        print(f"extras {', '.join(extras)}", flush=True)
+        failed = [problem for archive in (wheel, sdist) for problem in missing_notices(archive)]
+        if not given.python:
+            failed += [
+                extra or "no extra"
+                for extra in given.only or ["", *extras]
+                if not check(wheel, version, extra, folder / f"env-{extra}")
+            ]
+        if not given.only:
+            failed += [] if check(sdist, version, "", folder / "env-sdist") else ["sdist"]
+            for minor in PYTHONS:
+                python = interpreter(minor)
+                if python is None:
+                    print(f"Python 3.{minor} is not installed here: untested", flush=True)
+                elif not check(wheel, version, "", folder / f"env-3.{minor}", python):
+                    failed.append(f"Python 3.{minor}")
     if failed:
         print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0
 
 
-def build(folder: Path) -> Path:
-    """The wheel, built from this tree."""
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
+def build(folder: Path) -> tuple[Path, Path]:
+    """The wheel and the sdist, built from this tree."""
+    run(sys.executable, "-m", "venv", folder / "env-build")
+    python = folder / "env-build" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", "build", "hatchling")
+    run(python, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return wheel, sdist
 
 
 def evidence(wheel: Path) -> tuple[str, list[str]]:
@@ -62,22 +84,45 @@ def evidence(wheel: Path) -> tuple[str, list[str]]:
     return metadata["Version"], metadata.get_all("Provides-Extra", [])
 
 
-def check(wheel: Path, version: str, extra: str, folder: Path) -> bool:
+def missing_notices(archive: Path) -> list[str]:
+    """The licences and notices that an archive lacks."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            names = wheel.namelist()
+    else:
+        with tarfile.open(archive) as sdist:
+            names = sdist.getnames()
+    return [
+        f"{archive.name} lacks {wanted}"
+        for wanted in ("/LICENSE", "/NOTICE", "/vendor/LICENSES.txt")
+        if not any(name.endswith(wanted) for name in names)
+    ]
+
+
+def interpreter(minor: int) -> str | None:
+    """The path of a version of Python, on the path or under pyenv."""
+    under_pyenv = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3"))
+    for found in (shutil.which(f"python3.{minor}"), *map(str, under_pyenv)):
+        if found and f"3.{minor}." in run(found, "-V", check=False):  # pyenv has names for versions it lacks
+            return found
+    return None
+
+
+def check(archive: Path, version: str, extra: str, folder: Path, python: str = sys.executable) -> bool:
     """Install it with an extra and use it."""
     started = time.monotonic()
     try:
-        run(sys.executable, "-m", "venv", folder)
-        requirement = (
-            f"caps-select[{extra}] @ {wheel.as_uri()}" if extra else f"caps-select @ {wheel.as_uri()}"
-        )
-        run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", requirement)
+        run(python, "-m", "venv", folder)
+        name = f"caps-select[{extra}]" if extra else "caps-select"
+        run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", f"{name} @ {archive.as_uri()}")
         problems = list(faults(folder, version, extra))
     except subprocess.CalledProcessError as error:
         problems = [
             f"{' '.join(map(str, error.cmd[:5]))} …: {(error.stderr or error.stdout).strip()[-2000:]}"
         ]
     print(
-        f"{extra or 'no extra':<10} {time.monotonic() - started:5.0f} s  {'; '.join(problems) or 'ok'}",
+        f"{folder.name.removeprefix('env-') or 'no extra':<10} {time.monotonic() - started:5.0f} s  "
+        f"{'; '.join(problems) or 'ok'}",
         flush=True,
     )
     return not problems

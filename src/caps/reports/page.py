@@ -125,9 +125,11 @@ def _packed(text: str, name: str) -> str:
 def _libraries() -> tuple[str, str]:
     """The libraries that render texts, packed for the page, and the digest that lets them run.
 
-    The page starts them when the first text is opened.
+    The page starts them when the first text is opened. Their licences go with every copy.
     """
-    code = "window.Prism={manual:true};\n" + "\n".join(asset(f"vendor/{name}") for name in LIBRARIES)
+    licences = f"/*\n{asset('vendor/LICENSES.txt')}\n*/\n"
+    libraries = "\n".join(asset(f"vendor/{name}") for name in LIBRARIES)
+    code = f"{licences}window.Prism={{manual:true}};\n{libraries}"
     return _packed(pack_text(code, 9), "libraries"), digest(code)
 
 
