@@ -13,7 +13,7 @@ from caps.studies.tables import AVERAGE, make_table
 
 STUDIES = Path(__file__).parents[2] / "studies"
 PAPER = Path(caps_studies.__file__).parent / "paper"
-PAPER = sorted(path for path in (PAPER).glob("*.toml") if path.name not in ("suites.toml", "all.toml"))
+FILES = sorted(path for path in PAPER.glob("*.toml") if path.name not in ("suites.toml", "all.toml"))
 
 PLAIN = """
 title = "t"
@@ -122,7 +122,7 @@ def test_one_table_needs_its_suites_and_methods_and_the_reference_only():
         narrowed(load_study(PAPER / "main.toml"), "token")
 
 
-@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_published_figure_stands_in_a_cell_and_every_row_has_ours_beside_it(path, tmp_path):
     study = load_study(path)
     shards = shards_of(study, limit=1 if len(study.suites) > 3 else 3, resolve_for=None, skipped=pytest.fail)
