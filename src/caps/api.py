@@ -47,7 +47,7 @@ from contextlib import (
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from typing import Any, TypeVar, Unpack, get_type_hints
 
 from caps.config import Keys, RunConfig, find_option, options
@@ -59,6 +59,8 @@ from caps.core.types import DEFAULT_ID, Candidate, Case, Problem
 from caps.costs.ledger import Sums
 from caps.datasets.case_files import parse_row
 from caps.datasets.fields import standard_row
+from caps.datasets.imports import cases_of_table
+from caps.datasets.reading import frame_rows
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
 from caps.evidence.domains import agree_on_domain, domain_named, guess_domain
@@ -154,19 +156,31 @@ class Client:
         return await self.select(_case_of_texts(problem, candidates, domain or self._resolved.config.domain))
 
     async def stream(
-        self, cases: Iterable[CaseLike], *, progress: bool = False
+        self,
+        cases: Iterable[CaseLike] | Any,
+        *,
+        group_by: str | None = None,
+        map: Mapping[str, str] | str | None = None,  # noqa: A002  (the name of the option)
+        progress: bool = False,
     ) -> AsyncGenerator[Selected, None]:
         """Choose in all cases and yield each result as soon as it is known; see the function `stream`."""
-        source = _Source(cases)
+        source = _source(cases, group_by, map)
         async with aclosing(self._results(source, progress=progress)) as results:
             async for _, result in results:
                 yield result
         if source.error is not None:
             raise source.error
 
-    async def select_many(self, cases: Iterable[CaseLike], *, progress: bool = False) -> list[Selected]:
+    async def select_many(
+        self,
+        cases: Iterable[CaseLike] | Any,
+        *,
+        group_by: str | None = None,
+        map: Mapping[str, str] | str | None = None,  # noqa: A002  (the name of the option)
+        progress: bool = False,
+    ) -> list[Selected]:
         """Choose in all cases at the same time, in the order of the cases; see the function `select_many`."""
-        source, found = _Source(cases), dict[int, Selected]()
+        source, found = _source(cases, group_by, map), dict[int, Selected]()
         try:
             async with aclosing(self._results(source, progress=progress)) as results:
                 async for number, result in results:
@@ -307,27 +321,33 @@ def best_sync(
 
 @_with_explicit_signature
 async def stream(
-    cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]
+    cases: Iterable[CaseLike] | Any, **keywords: Unpack[ManyOptions]
 ) -> AsyncGenerator[Selected, None]:
     """Choose in all cases and yield each result as soon as it is known, in the order in which they end.
 
-    Cases are read as they are needed, so they may be a generator without end. A case that fails is a result
-    with `error`. If the generator of cases raises, the cases read before are finished and yielded, and then
-    the error is raised. Close the generator (`contextlib.aclosing`) to stop early.
+    `cases` may also be a table, as in `select_many`. Cases are read as they are needed, so they may be a
+    generator without end. A case that fails is a result with `error`. If the generator of cases raises, the
+    cases read before are finished and yielded, and then the error is raised. Close the generator
+    (`contextlib.aclosing`) to stop early.
 
     Raises `ModelError` when the endpoint cannot be used at all, such as with a wrong key.
     """
     async with (
         _open(keywords, ManyOptions) as client,
-        aclosing(client.stream(cases, progress=keywords.get("progress", False))) as results,
+        aclosing(client.stream(cases, **_of_reading(keywords))) as results,
     ):
         async for result in results:
             yield result
 
 
 @_with_explicit_signature
-async def select_many(cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]) -> list[Selected]:
+async def select_many(cases: Iterable[CaseLike] | Any, **keywords: Unpack[ManyOptions]) -> list[Selected]:
     """Choose in all cases at the same time; the results are in the order of the cases.
+
+    `cases` may also be a data frame of pandas or Polars, an Arrow table or a Hugging Face dataset. A row is a
+    problem with a list of candidates, or one candidate; then rows of the same problem, or with the same value
+    in the column `group_by`, are one case. `map` names columns whose names are not the usual ones, such as
+    `{"problem": "task", "candidates": "left+right"}`.
 
     A case that fails is a result with `error`, and nothing that was paid for is lost: if the generator of
     cases raises, the last result has that error; if the endpoint refuses everything after some cases are
@@ -336,11 +356,11 @@ async def select_many(cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]
     `keep_going=True` continues. `progress` shows a bar on standard error.
     """
     async with _open(keywords, ManyOptions) as client:
-        return await client.select_many(cases, progress=keywords.get("progress", False))
+        return await client.select_many(cases, **_of_reading(keywords))
 
 
 @_with_explicit_signature
-def select_many_sync(cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]) -> list[Selected]:
+def select_many_sync(cases: Iterable[CaseLike] | Any, **keywords: Unpack[ManyOptions]) -> list[Selected]:
     """`select_many` for code that is not async; works inside a notebook's running loop too."""
     return _run_sync(lambda: select_many(cases, **keywords))
 
@@ -364,6 +384,14 @@ def solve_sync(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solved
     return _run_sync(lambda: solve(question, **keywords))
 
 
+#: Keywords that say how cases are read.
+_READING = ("group_by", "map", "progress")
+
+
+def _of_reading(keywords: Any) -> dict[str, Any]:
+    return {name: keywords[name] for name in _READING if name in keywords}
+
+
 #: Keywords that are not settings of `RunConfig`, or have another name there.
 _KEYS = ("api_key", "judge_api_key")
 _RENAMED = {"n": "samples"}
@@ -373,7 +401,7 @@ _ADDRESSES = ("base_url", "judge_model", "judge_base_url")
 
 #: An option of the command line in a message, perhaps with its value.
 _FLAG = re.compile(
-    r"--(?P<name>[a-z][a-z0-9-]+)(?: (?:(?P<key>\w+)=(?P<entry>[\w.…]+)|(?P<value>[\w:/.-]*[\w/])))?"
+    r"--(?P<name>[a-z][a-z0-9-]+)(?: (?:(?P<key>[\w.]+)=(?P<entry>[\w.+…]+)|(?P<value>[\w:/.-]*[\w/])))?"
 )
 _PLACEHOLDER = re.compile(r"[A-Z]{3,}|https?://.+|auto|embedded")
 
@@ -384,8 +412,12 @@ def _errors_in_python() -> Iterator[None]:
     try:
         yield
     except CapsError as error:
-        error.args = tuple(_FLAG.sub(_keyword, arg) if isinstance(arg, str) else arg for arg in error.args)
+        error.args = tuple(_in_python(arg) if isinstance(arg, str) else arg for arg in error.args)
         raise
+
+
+def _in_python(message: str) -> str:
+    return _FLAG.sub(_keyword, message)
 
 
 def _keyword(flag: re.Match[str]) -> str:
@@ -413,7 +445,8 @@ def _resolve(keywords: Any, allowed: type, *, generating: bool, judge_needed: bo
         if name not in known:
             raise TypeError(f"unexpected keyword {name!r}: {nearest(name, list(known))}see help(caps.select)")
     given = {_RENAMED.get(name, name): value for name, value in keywords.items()}
-    given.pop("progress", None)
+    for name in _READING:
+        given.pop(name, None)
     keys = {name: given.pop(name, None) for name in _KEYS}
     judge = None if isinstance(given.get("judge"), str) else given.pop("judge", None)
     model = None if isinstance(given.get("model"), str) else given.get("model")
@@ -425,7 +458,7 @@ def _resolve(keywords: Any, allowed: type, *, generating: bool, judge_needed: bo
         given["judges"], judge_objects = _several_judges(judge)
         judge = None
     objects = {name: given.pop(name) for name in _OBJECTS if not isinstance(given.get(name, ""), str)}
-    fields = {_RENAMED.get(name, name) for name in known} & options().keys()
+    fields = {_RENAMED.get(name, name) for name in known} & options().keys() - {*_READING}
     refuse_misspelt_variables()
     values = read_environment(fields - given.keys() - objects.keys())
     for name, value in given.items():
@@ -434,7 +467,7 @@ def _resolve(keywords: Any, allowed: type, *, generating: bool, judge_needed: bo
     config = RunConfig(**values)
     given_objects = Objects(judge=judge, judges=judge_objects, model=model, **objects)
     finish = partial(
-        resolve, config, Keys.find(config, **keys), generating=generating, callbacks=Callbacks(_log.warning)
+        resolve, config, Keys.find(config, **keys), generating=generating, callbacks=Callbacks(_warn)
     )
     try:
         return finish(objects=given_objects)
@@ -524,15 +557,42 @@ class _CallLog:
         )  # fmt: skip
 
 
+@_errors_in_python()
+def _source(
+    cases: Iterable[CaseLike] | Any, group_by: str | None, fields: Mapping[str, str] | str | None
+) -> "_Source":
+    """The cases of a call; a table, or rows that are to be grouped or renamed, is read as a file would be."""
+    rows = frame_rows(cases)
+    if rows is None and group_by is None and not fields:
+        return _Source(cases)
+    if rows is None and isinstance(cases, Iterable) and not isinstance(cases, str | bytes | Mapping):
+        rows = map(_as_row, cases)
+    if rows is None:
+        return _Source(cases)  # which says what is wrong
+    read = cases_of_table(rows, fields or "", group_by=group_by, say=_log.info, warn=_warn)
+    first = next(read, None)  # what is wrong with all of them is raised here
+    return _Source(read if first is None else chain([first], read))
+
+
+def _warn(message: str) -> None:
+    _log.warning("%s", _in_python(message))
+
+
+def _as_row(case: object) -> dict[str, Any]:
+    if not isinstance(case, Mapping):
+        raise InputError(f"group_by and map are for rows, which are mappings, not {type(case).__name__}")
+    return dict(case)
+
+
 @dataclass(slots=True)
 class _Source:
     """The cases of a call, read once; a bad case fails alone, and an error of the iterator is stored."""
 
-    cases: Iterable[CaseLike]
+    cases: Iterable[CaseLike | InputError]
     names: list[str] = field(default_factory=list)
     error: Exception | None = None
     total: int | None = None
-    _rest: Iterator[CaseLike] = field(init=False)
+    _rest: Iterator[CaseLike | InputError] = field(init=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.cases, str | bytes | Mapping | Case):
@@ -556,7 +616,7 @@ class _Source:
                 self.error = error
                 return
             try:
-                case: Case | InputError = _case_of(one, default_id=str(number))
+                case = one if isinstance(one, InputError) else _case_of(one, default_id=str(number))
             except InputError as error:
                 case = InputError(f"case {number}: {error}")
             self.names.append("" if isinstance(case, InputError) else case.id)

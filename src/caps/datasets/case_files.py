@@ -15,6 +15,7 @@ import msgspec
 from caps.core.errors import InputError, SettingError
 from caps.core.text import printable_json
 from caps.core.types import Candidate, Case, Message, Problem
+from caps.datasets.fields import ANSWERS, RIGHT
 from caps.datasets.media import content_of, read_content
 from caps.datasets.reading import Row, as_object, check_value_count, kind_of, required
 from caps.datasets.reading import lines as read_lines
@@ -45,26 +46,30 @@ def cases_in_rows(
     understood: Callable[[Row], Row] = lambda row: row,
     *,
     bare: bool = False,
+    header: int = 0,
 ) -> Iterator[Case | InputError]:
-    """Read the cases of numbered rows; null means that a field is absent."""
+    """Read the cases of numbered rows; null means that a field is absent.
+
+    A case without an id is named after its number, less the lines of a `header`.
+    """
 
     def parse(row: dict[str, Any] | InputError, name: str) -> Case:
         if isinstance(row, InputError):
             raise row
         return parse_row(understood(present(row)), default_id=name, bare=bare)
 
-    return _parse_unique(rows, path, parse)
+    return _parse_unique(rows, path, parse, header)
 
 
 def _parse_unique(
-    numbered: Iterable[tuple[int, T]], path: str, parse: Callable[[T, str], Case]
+    numbered: Iterable[tuple[int, T]], path: str, parse: Callable[[T, str], Case], header: int = 0
 ) -> Iterator[Case | InputError]:
     seen: set[str] = set()
     empty = True
     for number, item in numbered:
         empty = False
         try:
-            case = parse(item, str(number))
+            case = parse(item, str(number - header))
         except InputError as error:
             yield InputError(f"{path}:{number}: {error}")
             continue
@@ -110,6 +115,9 @@ def parse_row(
     domain = row.get("domain")
     if domain is not None:
         check_stated(domain, registered)
+    known = next((row[name] for name in ANSWERS if isinstance(row.get(name), str | int | float)), None)
+    if known is not None and row.get("answer") is None:
+        row = {**row, "answer": known}
     ours = {"id", "problem", "candidates", "domain", "criteria"}
     parsed = tuple(_candidate(item, f"candidates[{i}]", folder) for i, item in enumerate(candidates))
     return Case(
@@ -168,6 +176,8 @@ def _candidate(item: object, where: str, folder: Path | None) -> Candidate:
         return Candidate(item)
     if not isinstance(item, dict):
         raise InputError(f"{where}: must be a text or an object with a text, not {kind_of(item)}")
+    if item.get(RIGHT) in (0, 1) and item.get("correct") is None:
+        item = {**item, "correct": bool(item[RIGHT])}
     fields: dict[str, Any] = {}
     if isinstance(content := item.get("content"), list) and "text" not in item:
         fields["text"], fields["media"] = read_content(content, f"{where}.content", folder)

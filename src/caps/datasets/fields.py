@@ -5,13 +5,13 @@ readings; what was understood is said in one line before anything is spent.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
-from caps.datasets.reading import Row, decode, kind_of
+from caps.datasets.reading import Row, decode_list, kind_of
 
 #: Names under which other tools write the problem and the list of candidates.
 PROBLEMS = (
@@ -37,6 +37,9 @@ NUMBERED = re.compile(
 )
 #: What a row of one candidate says of the candidate, not of the case.
 OF_A_CANDIDATE = ("code", "logprob", "score", "correct", "passed_public_tests", "grade")
+#: Names under which other tools write the known answer of a problem, and whether a candidate is right.
+ANSWERS = ("ground_truth", "gold")
+RIGHT = "is_correct"
 TARGETS = ("problem", "candidates", "candidate", "id", "domain", "answer")
 NUMBERS = ("logprob", "score", "grade")
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -89,7 +92,11 @@ class FieldMap:
             if "." not in name and (value := find(row, path)) is not None:
                 found[name] = value
         if self.candidates:
-            found["candidates"] = [self._candidate(one) for one in self._listed(row)]
+            listed = [self._candidate(item) for item in self._listed(row)]
+            for name, (path, values) in self._values_beside(row, len(listed)).items():
+                found.pop(path, None)
+                listed = [_with_value(*pair, name) for pair in zip(listed, values, strict=True)]
+            found["candidates"] = listed
         elif self.candidate is not None:
             found["candidates"] = [self._sample(row)]
             found = {name: value for name, value in found.items() if name not in OF_A_CANDIDATE}
@@ -116,12 +123,30 @@ class FieldMap:
         path = self.candidates[0]
         value = find(row, path)
         if isinstance(value, str) and value.lstrip().startswith("["):
-            value = decode(value)
+            value = decode_list(value, path)
         if value is None:
             raise InputError(f"{path}: is missing; it holds the candidates")
         if not isinstance(value, list):
             raise InputError(f"{path}: must be a list of candidates, not {kind_of(value)}")
         return value
+
+    def _values_beside(self, row: Row, count: int) -> dict[str, tuple[str, list[Any]]]:
+        """The fields with a list of something about each candidate, such as its score, and the lists."""
+        found = {}
+        for name, path in self._of_candidates().items():
+            values = find(row, path)
+            if _is_list(values):
+                values = decode_list(values, path) if isinstance(values, str) else values
+                if len(values) == count:
+                    found[name] = path, values
+                elif path in self.renamed.values():
+                    raise InputError(f"{path}: has {len(values)} values for {count} candidates")
+        return found
+
+    def _of_candidates(self) -> dict[str, str]:
+        """Where a row says something of its candidates, by what it says."""
+        paths = {name: name for name in OF_A_CANDIDATE}
+        return paths | {name.partition(".")[2]: path for name, path in self.renamed.items() if "." in name}
 
     def _candidate(self, item: object) -> object:
         """A candidate as caps reads it: a text, or an object with a text."""
@@ -141,16 +166,24 @@ class FieldMap:
         if value is None:
             raise InputError(f"{self.candidate}: is missing; it holds the candidate")
         one = self._candidate(value) if isinstance(value, dict) else {"text": value}
-        paths = {name: name for name in OF_A_CANDIDATE}
-        paths |= {name.partition(".")[2]: path for name, path in self.renamed.items() if "." in name}
         said = {
-            name: _typed(name, told) for name, path in paths.items() if (told := find(row, path)) is not None
+            name: _typed(name, told)
+            for name, path in self._of_candidates().items()
+            if (told := find(row, path)) is not None
         }
         return one | said if isinstance(one, dict) else one
 
 
+def _with_value(candidate: Any, value: object, name: str) -> Any:
+    if value is None:
+        return candidate
+    return (candidate if isinstance(candidate, dict) else {"text": candidate}) | {name: _typed(name, value)}
+
+
 def _typed(name: str, value: object) -> object:
-    """A value of a table, where everything is text, as the number or truth that caps reads."""
+    """A value of a table, where truths are numbers or everything is text, as caps reads it."""
+    if name in ("correct", "passed_public_tests") and value in (0, 1):
+        return bool(value)
     if not isinstance(value, str):
         return value
     if name in NUMBERS:
@@ -175,8 +208,10 @@ def find(row: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def parse_map(words: str) -> dict[str, str]:
-    """Read `problem=prompt,candidates=outputs`, or raise a `SettingError`."""
+def parse_map(words: str | Mapping[str, str]) -> dict[str, str]:
+    """Read `problem=prompt,candidates=outputs`, or the same as a mapping, or raise a `SettingError`."""
+    if isinstance(words, Mapping):
+        words = ",".join(f"{name}={path}" for name, path in words.items())
     found: dict[str, str] = {}
     for part in filter(None, (one.strip() for one in words.split(","))):
         name, equals, path = (one.strip() for one in part.partition("="))
@@ -198,12 +233,17 @@ def parse_map(words: str) -> dict[str, str]:
 
 def standard_row(row: Row, stated: Mapping[str, str]) -> Row:
     """A row of one case under the names of caps; one that has them already is returned as it is."""
-    if not stated and {"problem", "candidates"} & row.keys():
+    if not stated and {"problem", "candidates"} & row.keys() and not has_labels_beside(row):
         return row
     fields = understand(row, stated)
     if fields.candidate is not None:
         raise InputError(f"{fields.candidate}: holds one candidate; a case needs a list of them")
     return fields.case_row(row)
+
+
+def has_labels_beside(row: Row) -> bool:
+    """Whether a row has a list that says of each candidate whether it is right."""
+    return _is_list(row.get(RIGHT))
 
 
 def understand(row: Row, stated: Mapping[str, str], *, bare: bool = False) -> FieldMap:
@@ -228,16 +268,21 @@ def understand(row: Row, stated: Mapping[str, str], *, bare: bool = False) -> Fi
         for name, path in stated.items()
         if name not in ("problem", "candidates", "candidate", "id")
     }
+    others = _usual_labels(row, one_each=one_each) | others
     return FieldMap(
         problem=problem, candidates=candidates, candidate=candidate, id=named, group=group, renamed=others
     )
 
 
 def group_rows(
-    rows: Iterable[tuple[int, Row | InputError]], fields: FieldMap
+    rows: Iterable[tuple[int, Row | InputError]], fields: FieldMap, say: Callable[[str], None]
 ) -> Iterator[tuple[int, Row | InputError]]:
-    """Join rows of one candidate each to rows of cases, in the order of their first rows."""
+    """Join rows of one candidate each to rows of cases, in the order of their first rows.
+
+    Which columns are dropped is told to `say`. A case without an id is named after its place, from 1.
+    """
     cases: dict[str, tuple[int, Row]] = {}
+    dropped: dict[str, None] = {}
     for number, row in rows:
         try:
             if isinstance(row, InputError):
@@ -257,10 +302,29 @@ def group_rows(
             name for name, value in known.items() if name != "candidates" and case.get(name) != value
         ]:
             del known[name]  # it differs from row to row, so it is not of the case
+            dropped[name] = None
+        dropped |= dict.fromkeys(case.keys() - known.keys())
+    dropped.pop("id", None)
+    if dropped:
+        say(
+            f"left out, since rows of the same problem differ in them: {_shortened_list(list(dropped))}; "
+            f"--map candidates.NAME=FIELD keeps a number of each candidate"
+        )
     if not all("id" in case for _, case in cases.values()):  # it names rows, not problems
-        for _, case in cases.values():
-            case.pop("id", None)
+        for place, (_, case) in enumerate(cases.values(), start=1):
+            case["id"] = str(place)
     yield from cases.values()
+
+
+def _usual_labels(row: Row, *, one_each: bool) -> dict[str, str]:
+    """Where a row holds labels whose names are not those of caps; of `one_each` it holds one candidate."""
+    labels = {}
+    known = next((name for name in ANSWERS if isinstance(row.get(name), str | int | float)), None)
+    if known is not None and row.get("answer") is None:
+        labels["answer"] = known
+    if "correct" not in row and (has_labels_beside(row) or (one_each and RIGHT in row)):
+        labels["candidates.correct"] = RIGHT
+    return labels
 
 
 def _problem_field(row: Row) -> tuple[str, ...]:
@@ -316,7 +380,7 @@ def _check_stated(row: Row, stated: Mapping[str, str]) -> None:
         for path in words.split("+") if name in ("problem", "candidates") else [words]:
             if find(row, path) is None and path.partition(".")[0] not in row:
                 guess = nearest(path, list(row))
-                raise InputError(f"--map {name}={path}: there is no field {path!r}: {guess}{_fields_of(row)}")
+                raise InputError(f"--map {name}={path}: there is no field {path!r}: {guess}{fields_of(row)}")
 
 
 def _no_candidates(row: Row) -> str:
@@ -331,18 +395,20 @@ def _missing(row: Row, what: str, names: Sequence[str]) -> str:
             value = row[name]
             held = "is empty" if value in ("", [], {}) else f"is {kind_of(value)}"
             wanted = "a text or a list of chat messages" if what == "problem" else "a list of candidates"
-            return f"{name}: {held}; {wanted} is wanted, or --map {what}=FIELD; {_fields_of(row)}"
+            return f"{name}: {held}; {wanted} is wanted, or --map {what}=FIELD; {fields_of(row)}"
     guesses = [name for name in row if nearest(name, [what, *names])]
     guess = f"did you mean --map {what}={guesses[0]}? " if guesses else f"name it with --map {what}=FIELD; "
-    return f"no field holds the {what}: {guess}{_fields_of(row)}"
+    return f"no field holds the {what}: {guess}{fields_of(row)}"
 
 
-def _fields_of(row: Row) -> str:
-    names = list(row)
-    if not names:
-        return "it has no fields"
+def fields_of(row: Row) -> str:
+    """The names of the fields of a row, in words."""
+    return f"the fields are {_shortened_list(list(row))}" if row else "it has no fields"
+
+
+def _shortened_list(names: Sequence[object]) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"the fields are {', '.join(str(name)[:40] for name in names[:MOST_NAMED])}{more}"
+    return f"{', '.join(str(name)[:40] for name in names[:MOST_NAMED])}{more}"
 
 
 def _is_list(value: object) -> bool:

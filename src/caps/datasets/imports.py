@@ -11,7 +11,14 @@ from caps.core.settings import nearest
 from caps.core.types import Case
 from caps.datasets.arrow import count_rows
 from caps.datasets.case_files import cases_in, cases_in_rows, count_lines, present
-from caps.datasets.fields import group_rows, parse_map, understand
+from caps.datasets.fields import (
+    fields_of,
+    find,
+    group_rows,
+    has_labels_beside,
+    parse_map,
+    understand,
+)
 from caps.datasets.inspect_logs import read_eval, read_json_log
 from caps.datasets.logs import read_batch, read_results, read_samples
 from caps.datasets.reading import (
@@ -150,7 +157,7 @@ def open_cases(
             f"unknown format {format_!r}: {installs(format_) or nearest(format_, choices)}there are "
             f"{', '.join(choices)}"
         )
-    reader = _Reader(parse_map(fields), bare, say)
+    reader = _Reader(parse_map(fields), bare=bare, say=say)
     if len(paths := split_paths(path)) > 1:
         return agree_on_domain(reader.several(paths))
     if not is_stream(path) and Path(path).is_dir():
@@ -158,11 +165,38 @@ def open_cases(
     return agree_on_domain(reader.read(path, format_, requests))
 
 
+def cases_of_table(
+    rows: Iterable[Row],
+    fields: str | Mapping[str, str],
+    *,
+    group_by: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    warn: Callable[[str], None] | None = None,
+) -> Iterator[Case | InputError]:
+    """Read the cases of the rows of a table, one row each, or one row for each candidate.
+
+    Rows of the same value of `group_by` are candidates of one case. `fields` and `say` are as in
+    `open_cases`; `warn` is told which columns are left out.
+    """
+    stated = parse_map(fields)
+    reader = _Reader(
+        stated if group_by is None else {**stated, "id": group_by}, bare=False, say=say, warn=warn
+    )
+    return reader.rows(enumerate(map(present, rows), start=1), "cases", grouped=group_by is not None)
+
+
 class _Reader:
     """Reads files of any format, with the fields that the user named."""
 
-    def __init__(self, stated: Mapping[str, str], bare: bool, say: Callable[[str], None]) -> None:  # noqa: FBT001
-        self._stated, self._bare, self._say = stated, bare, say
+    def __init__(
+        self,
+        stated: Mapping[str, str],
+        *,
+        bare: bool,
+        say: Callable[[str], None],
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
+        self._stated, self._bare, self._say, self._warn = stated, bare, say, warn or say
 
     def folder(self, path: str) -> Iterator[Case | InputError]:
         """All files of a folder, by name.
@@ -181,7 +215,7 @@ class _Reader:
             yield from self._lines(chain.from_iterable(map(lines, paths)), path, AUTO, None)
             return
         if all(map(is_parquet, paths)):
-            yield from self._rows(enumerate(chain.from_iterable(map(parquet_rows, paths)), start=1), path)
+            yield from self.rows(enumerate(chain.from_iterable(map(parquet_rows, paths)), start=1), path)
             return
         yield from self._named(
             [(file.name.partition(".")[0], self.read(str(file), AUTO, None)) for file in files]
@@ -221,10 +255,10 @@ class _Reader:
             yield from read_eval(path)
             return
         if format_ in (AUTO, "caps") and is_parquet(path):
-            yield from self._rows(enumerate(parquet_rows(path), start=1), path)
+            yield from self.rows(enumerate(parquet_rows(path), start=1), path)
             return
         if format_ in (AUTO, "caps") and is_table(path):
-            yield from self._rows(enumerate(table_rows(path), start=2), path)
+            yield from self.rows(enumerate(table_rows(path), start=2), path, header=1)
             return
         if format_ == AUTO and path.removesuffix(".gz").endswith(".txt"):
             yield from self._texts(path)
@@ -248,7 +282,7 @@ class _Reader:
             numbered = (
                 (place, decode_row(line)) for place, line in enumerate(source, start=1) if line.strip()
             )
-            yield from self._rows(numbered, path, row)
+            yield from self.rows(numbered, path, row)
         elif name == "caps":
             yield from cases_in(source, path, bare=self._bare)
         elif requests is None:
@@ -275,7 +309,7 @@ class _Reader:
         if isinstance(row, InputError):
             return None
         usual = "problem" in row and ("candidates" in row or self._bare)
-        if usual and not self._stated:
+        if usual and not self._stated and not has_labels_beside(row):
             return None
         try:
             understand(row, self._stated, bare=self._bare)
@@ -283,10 +317,16 @@ class _Reader:
             return row if self._stated or not {"problem", "candidates"} & row.keys() else None
         return row
 
-    def _rows(
-        self, rows: Iterator[tuple[int, Row | InputError]], path: str, first: Row | None = None
+    def rows(
+        self,
+        rows: Iterator[tuple[int, Row | InputError]],
+        path: str,
+        first: Row | None = None,
+        *,
+        header: int = 0,
+        grouped: bool = False,
     ) -> Iterator[Case | InputError]:
-        """Rows under any names, one per case or one per candidate."""
+        """Rows under any names, one per case or, always if they are `grouped`, one per candidate."""
         if first is None:
             head = next(rows, None)
             if head is None:
@@ -295,15 +335,26 @@ class _Reader:
                 said = str(head[1])
                 raise InputError(said if said.startswith(path) else f"{path}:{head[0]}: {said}")
             first, rows = head[1], chain([head], rows)
+        if grouped and find(first, self._stated["id"]) is None:
+            guess = nearest(self._stated["id"], list(first))
+            raise InputError(
+                f"group_by: there is no column {self._stated['id']!r}: {guess}{fields_of(first)}"
+            )
         try:
             fields = understand(present(first), self._stated, bare=self._bare)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
+        if grouped and fields.candidate is None:
+            raise InputError(
+                f"{path}: {' and '.join(fields.candidates)} holds a list, and rows that are grouped hold one "
+                "candidate each: leave out group_by, or name their field with --map candidate=FIELD"
+            )
         self._say(f"{path}: {fields.describe()}")
         if fields.candidate is None:
-            yield from cases_in_rows(rows, path, fields.case_row, bare=self._bare)
+            yield from cases_in_rows(rows, path, fields.case_row, bare=self._bare, header=header)
         else:
-            yield from cases_in_rows(group_rows(rows, fields), path, bare=self._bare)
+            joined = group_rows(rows, fields, lambda said: self._warn(f"{path}: {said}"))
+            yield from cases_in_rows(joined, path, bare=self._bare)
 
     def _document(self, source: Iterator[bytes], path: str) -> Iterator[Case | InputError]:
         """One JSON value over several lines: a log of Inspect, results of LiveCodeBench, or rows."""
@@ -317,7 +368,7 @@ class _Reader:
         if known != "caps":
             yield from format_named(known).read(whole.splitlines(keepends=True), path)
             return
-        yield from self._rows(((place, row_or_error(row)) for place, row in enumerate(rows, start=1)), path)
+        yield from self.rows(((place, row_or_error(row)) for place, row in enumerate(rows, start=1)), path)
 
     def _texts(self, path: str) -> Iterator[Case | InputError]:
         """A problem per line."""

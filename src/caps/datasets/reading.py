@@ -4,13 +4,17 @@ Limits are far above what published files need and below what a machine has, so 
 an `InputError`.
 """
 
+import ast
 import csv
 import gzip
 import json
+import math
+import re
 import subprocess
 import sys
+import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -27,6 +31,7 @@ from caps.workers.child_python import isolated
 _MIB = 1 << 20
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
+_PICKLE = b"\x80"  # text in UTF-8 cannot begin with it
 _PARQUET_LINES = "from caps.datasets.arrow import write_rows; write_rows(sys.argv[1], int(sys.argv[2]))"
 
 
@@ -114,6 +119,33 @@ def check_value_count(data: bytes | str, limits: Limits = LIMITS) -> None:
         raise InputError(f"holds more than {limits.values:,} values")
 
 
+#: A value as Python prints it in a list; NumPy prints no commas in between.
+_PRINTED = re.compile(
+    r"""[\s,]*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|True|False|None|-?\d[\d.e+-]*)""", re.DOTALL
+)
+
+
+def decode_list(text: str, name: str) -> Any:
+    """Decode the JSON list in a cell of a table, or a list of texts or numbers as pandas writes it."""
+    try:
+        return decode(text)
+    except InputError:
+        inner, values, place = text.strip()[1:-1], [], 0
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of escapes that Python does not know
+            while match := _PRINTED.match(inner, place):
+                values.append(ast.literal_eval(match[1].replace("\n", "\\n")))  # one constant: no nesting
+                place = match.end()
+    except (ValueError, SyntaxError, MemoryError):
+        place = 0
+    if not text.rstrip().endswith("]") or inner[place:].strip(", \n"):
+        raise InputError(
+            f"{name}: is a list, but neither JSON nor a list of texts as pandas writes it: write it as JSON, "
+            f'such as with table["{name}"].map(json.dumps) before to_csv, or write the table with to_json'
+        )
+    return values
+
+
 def is_zip(path: str) -> bool:
     """Whether a file is a zip archive; false for streams and files that cannot be opened."""
     return _magic(path).startswith(_ZIP)
@@ -141,7 +173,13 @@ def _open(path: str) -> Iterator[tuple[IO[bytes], bool]]:
         yield sys.stdin.buffer, False
         return
     with open_input(path) as file:
-        packed = path.endswith(".gz") or file.peek(2).startswith(_GZIP)  # type: ignore[attr-defined]
+        start = file.peek(2)  # type: ignore[attr-defined]
+        if start.startswith(_PICKLE) or path.endswith((".pkl", ".pickle", ".pkl.gz")):
+            raise InputError(
+                f"{path}: is a pickle, and reading one can run any code, so caps does not: write the data as "
+                "JSON lines or Parquet, such as with to_json(path, orient='records', lines=True) of pandas"
+            )
+        packed = path.endswith(".gz") or start.startswith(_GZIP)
         yield (gzip.GzipFile(fileobj=file) if packed else file), packed  # type: ignore[misc]
 
 
@@ -224,6 +262,49 @@ def kind_of(value: object) -> str:
 def drop_empty(**fields: object) -> Row:
     """The fields that are not empty."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+# Rows of data frames and datasets
+
+
+def frame_rows(table: Any) -> Iterator[Row] | None:
+    """The rows of a table of pandas, Polars, Arrow or Hugging Face datasets; None for anything else.
+
+    They are recognised by their methods, so none of these packages is imported.
+    """
+    rows: Iterable[Mapping[Any, Any]]
+    if hasattr(table, "iter_rows"):  # Polars
+        rows = table.iter_rows(named=True)
+    elif hasattr(table, "itertuples"):  # pandas
+        names = list(table.columns)
+        rows = (dict(zip(names, cells, strict=True)) for cells in table.itertuples(index=False, name=None))
+    elif hasattr(table, "to_batches"):  # Arrow
+        rows = (row for batch in table.to_batches() for row in batch.to_pylist())
+    elif hasattr(table, "column_names") and not isinstance(table, Mapping):  # datasets
+        rows = table
+    elif isinstance(table, Mapping) and any(hasattr(part, "column_names") for part in table.values()):
+        splits = ", ".join(map(repr, table))
+        raise InputError(
+            f"cases: has the splits {splits}: give one of them, such as data[{next(iter(table))!r}]"
+        )
+    elif hasattr(table, "collect_schema"):
+        raise InputError("cases: is a lazy frame: give the result of its method collect()")
+    else:
+        return None
+    return ({str(name): _plain_value(value) for name, value in row.items()} for row in rows)
+
+
+def _plain_value(value: Any) -> Any:
+    """A value of a table as JSON has it; missing ones are None."""
+    if hasattr(value, "tolist"):  # NumPy
+        value = value.tolist()
+    if isinstance(value, list):
+        return [_plain_value(item) for item in value]
+    if isinstance(value, dict):
+        return {str(name): _plain_value(item) for name, item in value.items()}
+    if (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else value
 
 
 # Rows of a data file: JSON lines, one JSON list, or Parquet

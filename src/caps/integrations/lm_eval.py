@@ -42,12 +42,11 @@ class BestOfN(Filter):
         self,
         question: str = "question",
         *,
-        domain: str | None = None,
         results: str | None = None,
         **options: Unpack[ManyOptions],
     ) -> None:
         super().__init__()
-        self._question, self._domain, self._results = question, domain, results
+        self._question, self._results = question, results
         self._options = options
 
     def apply(self, resps: Iterable[Iterable[str]], docs: list[dict[str, Any]]) -> list[list[str]]:
@@ -74,8 +73,7 @@ class BestOfN(Filter):
         else:
             known = ", ".join(map(repr, doc))
             raise ValueError(f"question: the document has no field {self._question!r}; it has {known}")
-        stated = {} if self._domain is None else {"domain": self._domain}
-        return {"id": str(number), "problem": problem, "candidates": texts, **stated}
+        return {"id": str(number), "problem": problem, "candidates": texts}
 
     def _note(self, chosen: list[Selected]) -> None:
         tokens = sum(one["tokens"] + one["output_tokens"] for one in rows(chosen))

@@ -104,7 +104,6 @@ class GroupRewards:
         standardise: bool = False,
         group_size: int | None = None,
         on_failure: Literal["raise", "zero"] = "raise",
-        domain: str | None = None,
         log: Callable[[StepCosts], object] | None = None,
         **options: Unpack[ManyOptions],
     ) -> None:
@@ -115,7 +114,7 @@ class GroupRewards:
         if group_size is not None and (isinstance(group_size, bool) or group_size < 1):
             raise SettingError(f"group_size = {group_size!r}: must be a whole number of at least 1")
         self._scale, self._standardise, self._group_size = scale, standardise, group_size
-        self._on_failure, self._domain, self._log = on_failure, domain, log
+        self._on_failure, self._log = on_failure, log
         if "strategy" not in options:
             options["strategy"] = "posterior"
             options["settings"] = {**NO_VOTES, **(options.get("settings") or {})}
@@ -171,8 +170,6 @@ class GroupRewards:
             texts.setdefault(completion_text(completions[place]).strip(), len(texts))
         case: dict[str, Any] = {"problem": _problem(prompt), "candidates": list(texts)}
         case["id"] = sha256(json.dumps([case["problem"], sorted(texts)]).encode()).hexdigest()[:16]
-        if self._domain is not None:
-            case["domain"] = self._domain
         chosen = tuple(texts[completion_text(completions[place]).strip()] for place in places)
         return _Group(case, tuple(places), chosen)
 

@@ -76,6 +76,8 @@ class ModelOptions(TypedDict, total=False):
 class SelectOptions(ModelOptions, total=False):
     """Keywords of `select`."""
 
+    domain: str | None
+
 
 class BestOptions(ModelOptions, total=False):
     """Keywords of `best`."""
@@ -84,9 +86,12 @@ class BestOptions(ModelOptions, total=False):
 
 
 class ManyOptions(ModelOptions, total=False):
-    """Keywords of `select_many` and `stream`: a progress bar, and budgets of the whole run."""
+    """Keywords of `select_many` and `stream`: how tables are read, and total budgets."""
 
+    group_by: str | None
+    map: Mapping[str, str] | str | None
     progress: bool
+    domain: str | None
     budget_total_tokens: int | None
     budget_total_usd: float | None
     budget_total_seconds: float | None
