@@ -22,7 +22,7 @@ OBJECTS = {
 GENERATION = ("generation", "domain")
 TOTALS = ("total budget", "total budget seconds")
 #: Groups of settings of commands, servers and other engines, which the functions do not have.
-LEFT_OUT = ("cases", "calibrate", "virtual models", "engine", "gpu price")
+LEFT_OUT = ("cases", "calibrate", "virtual models", "engine")
 
 HEAD = '''"""Keywords of the Python API, typed; scripts/api_keywords.py writes this file from `RunConfig`."""
 

@@ -30,7 +30,7 @@ PROBLEMS = Path(__file__).with_name("demo_problems.jsonl")
 SHIPPED = Path(__file__).parents[1] / "src" / "caps" / "cli" / "demo_data"
 JUDGE = "Qwen2.5-Coder-1.5B-Instruct"
 SAMPLES = 8
-MODEL_OPTIONS = ("--threads", 2, "--max-connections", 6)
+MODEL_OPTIONS = ("--set", "threads=2", "--max-connections", 6)
 #: A verdict behind at most 240 characters of reasoning: this model would not be brief otherwise.
 BRIEF = {
     "type": "json_schema",

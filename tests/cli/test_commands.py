@@ -10,7 +10,7 @@ from support.shell import caps, caps_json
 
 
 def test_plan_prints_every_strategy_with_calls_depth_and_share():
-    rows = {row["strategy"]: row for row in caps_json("plan", "--pool", 16, "--finalists", 4, "--rho", 0.12)}
+    rows = {row["strategy"]: row for row in caps_json("plan", "--pool", 16, "--rho", 0.12)}
     assert list(rows) == ALL
     assert rows["caps"]["calls"] == {"E1": 8, "E2": 10}
     assert rows["caps"]["depth"] == {"mean": 3, "most": 3}

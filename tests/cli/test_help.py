@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 from typer.main import get_command
 
-from caps.cli.help import ADVANCED, FILES, PANELS
+from caps.cli.help import FILES, MAIN, PANELS
 from caps.cli.main import COMMANDS, make_app
 from caps.config import options
 from caps.registry import STRATEGIES
@@ -65,10 +65,23 @@ def walk(command, path="caps"):
         yield path, command
 
 
-def test_options_that_are_rarely_needed_stand_only_in_the_advanced_panel():
-    main = caps("select", "--help").stdout.partition(f"\n{ADVANCED}\n")[0]
-    advanced = {flag for one in options().values() if one.advanced for flag in one.flags}
-    assert not advanced & set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", main, re.MULTILINE))
+def test_what_people_use_comes_first_and_settings_that_few_need_have_no_option():
+    said = caps("select", "--help").stdout
+    listed = re.findall(r"^  (?:-\w, )?(--[\w-]+)", said, re.MULTILINE)
+    assert len(listed) <= 62
+    first = re.findall(
+        r"^  (?:-\w, )?(--[\w-]+)", said.partition(f"\n{MAIN}\n")[2].partition("\n\n")[0], re.MULTILINE
+    )
+    assert listed[: len(first)] == first
+    assert {"--model", "--base-url", "--strategy", "--set", "--out", "--limit", "--json"} <= set(first)
+    assert len(first) <= 22
+    assert all(not setting.flags for setting in options().values() if setting.advanced)
+
+
+def test_an_option_that_is_a_rare_setting_names_the_way_to_set_it():
+    done = caps("select", "cases.jsonl", "--warm-prefix", "on")
+    assert done.returncode == 2
+    assert "--set warm_prefix=VALUE" in done.stderr
 
 
 def test_help_stands_among_input_and_output():

@@ -53,12 +53,12 @@ def test_every_strategy_is_planned_side_by_side_and_v1_infer_is_the_measure(case
         ("mean", "low", "high"), rows["pointwise"]["first_stage_tokens"]
     )
     assert rows["majority"]["calls_total"]["high"] == rows["majority"]["tokens"]["high"] == 0
-    assert all(row["usd"] is None and row["seconds"] is None for row in rows.values())
+    assert all(row["usd"] is None for row in rows.values())
 
 
 def test_prices_multiply_out(cases):
     words = (cases, "--strategy", "caps-r", "--output-tokens", 100)
-    (row,) = caps_json("plan", *words, "--price-input", 2, "--price-output", 8, "--price-cached", 1)
+    (row,) = caps_json("plan", *words, "--price-input 2 --price-output 8 --set price_cached=1")
     tokens, usd = row["tokens"], row["usd"]
     calls = row["calls_total"]
     assert row["output_tokens"] == round(100 * calls["mean"])
@@ -76,39 +76,20 @@ def test_a_listed_price_is_used_and_an_unknown_one_is_called_unknown(cases):
     assert "cost: unknown" in caps("plan", cases, "--strategy caps", *unknown).stdout
 
 
-def test_wall_time_by_hand(tmp_path):
-    cases = write_cases(tmp_path / "cases.jsonl", 2, n=4)  # each: 2 calls, then 1
-    words = ("plan", cases, "--strategy", "caps", "--output-tokens", 10)
-    (row,) = caps_json(*words, "--latency", 5, "--max-connections", 1)
-    assert (row["calls_total"]["mean"], row["seconds"]) == (6, 30)
-    (row,) = caps_json(*words, "--latency", 5, "--max-connections", 100)
-    assert row["seconds"] == 10
-    (row,) = caps_json(*words, "--tokens-per-second", 50)
-    assert row["seconds"] == pytest.approx((row["tokens"]["mean"] + 60) / 50, abs=0.02)
+def test_sizes_of_the_closed_form_are_refused_for_cases_which_have_their_own(cases):
+    for words in ("--pool 8", "--rho 0.2"):
+        refused = caps("plan", cases, words)
+        assert refused.returncode == 2
+        assert f"{words.split()[0]} is for a plan without CASES" in refused.stderr
 
 
-def test_output_is_measured_on_the_calls_a_journal_holds(tmp_path, cases):
-    journal = tmp_path / "journal.sqlite"
-    with ScriptedEndpoint(better_quality_wins) as server:
-        done = caps(
-            "select", cases, "--strategy", "caps", "--base-url", server.url, "--model", "stub",
-            "--journal", journal,
-        )  # fmt: skip
-    written = sum(json.loads(line)["tokens"]["output"] for line in done.stdout.splitlines())
-    for model in ((), ("--model", "stub")):
-        (row,) = caps_json("plan", cases, "--strategy", "caps", "--journal", journal, *model)
-        assert row["output_tokens"] == written
-    other = caps("plan", cases, "--journal", journal, "--model", "other")
-    assert other.returncode == 2
-    assert "no judge calls of 'other'" in other.stderr
-
-
-def test_tokens_a_character_may_be_stated(cases):
-    (quarter,) = caps_json("plan", cases, "--strategy", "pointwise")
-    (half,) = caps_json("plan", cases, "--strategy", "pointwise", "--tokens-per-char", 0.5)
-    assert half["tokens"]["mean"] == pytest.approx(2 * quarter["tokens"]["mean"], rel=0.01)
-    assert "estimated, 4" in caps("plan", cases, "--strategy caps").stdout
-    assert "as given" in caps("plan", cases, "--strategy caps --tokens-per-char 0.3").stdout
+def test_it_takes_the_settings_file_and_the_variables_of_the_run(tmp_path, cases):
+    (tmp_path / "run.toml").write_text("price_input = 2\nprice_output = 8\nprice_cached = 1\n")
+    words = ("plan", cases, "--strategy", "caps-r")
+    (stated,) = caps_json(*words, "--price-input 2 --price-output 8 --set price_cached=1")
+    assert caps_json(*words, "--config", tmp_path / "run.toml") == [stated]
+    environment = {"CAPS_PRICE_INPUT": "2", "CAPS_PRICE_OUTPUT": "8", "CAPS_PRICE_CACHED": "1"}
+    assert caps_json(*words, **environment) == [stated]
 
 
 def test_views_prompts_seed_limit_and_standard_input(tmp_path, cases):
@@ -138,7 +119,7 @@ def test_a_strategy_that_cannot_play_fails_where_it_is_asked_for(cases):
 
 
 def test_the_table_is_narrow_enough_to_read(cases):
-    done = caps("plan", cases, "--price-input", 1, "--price-output", 1, "--tokens-per-second", 1000)
+    done = caps("plan", cases, "--price-input", 1, "--price-output", 1)
     lines = done.stdout.splitlines()
     assert lines[1].split()[0] == "strategy"
     assert max(len(line.rstrip()) for line in lines[: 2 + len(ALL)]) <= 120
@@ -197,21 +178,6 @@ def test_a_server_that_counts_nothing_leaves_the_estimate(tmp_path):
     for url in ("http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1=2,http://127.0.0.1:10/v1"):
         done = caps("plan", cases, "--strategy", "caps-r", "--model", "m", "--base-url", url)
         assert "estimated, 4 characters per token" in " ".join(done.stdout.split()), done.stderr
-
-
-def test_auto_is_planned_for_problems_by_simulation(tmp_path):
-    (tmp_path / "p.jsonl").write_text(
-        '{"id": "a", "problem": "What is 2 + 2?"}\n' * 1 + '{"id": "b", "problem": "3?"}\n'
-    )
-    done = caps("plan", tmp_path / "p.jsonl", "--n auto --price-input 1 --price-output 4 --json")
-    assert done.returncode == 0, done.stderr
-    line = json.loads(done.stdout)
-    assert line["simulated"]
-    assert line["problems"] == 2
-    assert line["samples"]["low"] <= line["samples"]["mean"] <= line["samples"]["high"]
-    assert line["usd"]["mean"] > 0
-    refused = caps("plan", tmp_path / "p.jsonl", "--n", 8)
-    assert "give --pool 8" in refused.stderr
 
 
 def test_a_dry_run_and_the_server_state_the_forecast_of_the_plan(tmp_path, cases):

@@ -72,8 +72,8 @@ def test_a_strategy_that_compares_is_refused_before_anything_is_asked(run, serve
 def test_what_cannot_work_is_refused_before_anything_is_asked(run, server, tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 1, n=3)
     refusals = {
-        ("--reward-api", "sglang"): "needs --reward-template",
-        ("--reward-template", "chatml"): "takes problem and answer apart",
+        ("--reward-api", "sglang"): "needs --set reward_template=FORMAT",
+        ("--set", "reward_template=chatml"): "takes problem and answer apart",
         ("--engine", "batch"): "no Batch API for scores",
     }
     for words, message in refusals.items():

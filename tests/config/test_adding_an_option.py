@@ -145,7 +145,11 @@ def test_the_words_of_a_command_line_give_the_same_judge_again():
     for flag, value in zip(words[::2], words[1::2], strict=True):
         given.setdefault(flag, []).append(value)
     values = {}
+    for name, text in parse_assignments(given.pop("--set")).items():
+        values[name] = options()[name].check_text(text, "")
     for setting in options().values():
+        if setting.advanced:
+            continue
         if setting.flags[0] in given:
             texts = given[setting.flags[0]]
             if setting.kind == "mapping":

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from caps.config import Keys, RunConfig, find_option, options, per_request_options, read_values
 from caps.config.sources import read_config_file
 from caps.core.errors import InputError, SettingError
+from caps.registry import METHODS, PRESETS, STRATEGIES
 from caps.runs.run_file import RunFile, read_run_file
+from caps.sampling.methods import make_method, make_preset
+from caps.session.parts import make_strategy
 from caps.session.resolve import Objects, resolve
 from caps.session.session import stated_config
 from caps.testing import ScriptedEndpoint, better_quality_wins, write_cases
@@ -231,8 +234,8 @@ def test_the_variable_that_is_named_holds_the_key_whatever_else_is_set(tmp_path)
     with ScriptedEndpoint(better_quality_wins) as server:
         where = ("--model", "m", "--base-url", server.url, "--no-journal", "--quiet")
         for words, key in (
-            (("--api-key-env", "MY_KEY"), "sk-mine"),
-            (("--api-key-env", "MY_KEY", "--api-key", "sk-typed"), "sk-typed"),
+            (("--set", "api_key_env=MY_KEY"), "sk-mine"),
+            (("--set", "api_key_env=MY_KEY", "--api-key", "sk-typed"), "sk-typed"),
             ((), "sk-usual"),
             (("--api-key", ""), None),
         ):
@@ -240,7 +243,7 @@ def test_the_variable_that_is_named_holds_the_key_whatever_else_is_set(tmp_path)
             assert caps("select", cases, *where, *words, **other).returncode == 0
             sent = {head.get("Authorization") for head in server.headers}
             assert sent == {None if key is None else f"Bearer {key}"}
-        missing = caps("select", cases, *where, "--api-key-env", "NOWHERE")
+        missing = caps("select", cases, *where, "--set", "api_key_env=NOWHERE")
     assert (missing.returncode, "'NOWHERE', which should hold a key, is not set" in missing.stderr) == (
         2,
         True,
@@ -257,3 +260,50 @@ def test_a_run_that_left_out_failing_programs_is_replayed_with_a_strategy_that_c
     assert done.returncode == 0, done.stderr
     assert caps("replay", tmp_path / "run").returncode == 0
     assert caps("replay", tmp_path / "run", "--strategy", "majority").returncode == 0
+
+
+def test_an_advanced_setting_is_given_with_set_a_variable_or_a_file_in_this_order(tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 1, n=3)
+    (tmp_path / "mine.toml").write_text('judge_temperature = 0.1\nfurther_inputs = 7\ncache_hints = "off"\n')
+    with ScriptedEndpoint(better_quality_wins) as server:
+        where = (
+            "--model",
+            "m",
+            "--base-url",
+            server.url,
+            "--no-journal",
+            "--quiet",
+            "--out",
+            tmp_path / "run",
+        )
+        words = (
+            "--config",
+            tmp_path / "mine.toml",
+            "--strategy caps --set finalists=2 --set judge_temperature=0.3",
+        )
+        done = caps("select", cases, *where, *words, CAPS_JUDGE_TEMPERATURE="0.2", CAPS_FURTHER_INPUTS="9")
+        assert done.returncode == 0, done.stderr
+        assert {body["temperature"] for body in server.bodies} == {0.3}
+    config = json.loads((tmp_path / "run" / "run.json").read_text())["config"]
+    assert (config["judge_temperature"], config["further_inputs"], config["cache_hints"]) == (0.3, 9, "off")
+    assert config["settings"]["finalists"] == 2
+    wrong = caps("select", cases, "--set", "further_inputs=many", "--model m")
+    assert "--set further_inputs = 'many': must be a whole number" in wrong.stderr
+
+
+def test_a_file_that_is_merely_found_cannot_set_what_is_guarded_through_set(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cases = write_cases(tmp_path / "cases.jsonl", 1, n=3)
+    (tmp_path / "caps.toml").write_text('[set]\napi_key_env = "HOME"\n')
+    with ScriptedEndpoint(better_quality_wins) as server:
+        done = caps("select", cases, "--model", "m", "--base-url", server.url, "--no-journal")
+        assert done.returncode == 2
+        assert "has no field 'api_key_env'" in done.stderr
+        assert server.requests == 0
+
+
+def test_no_field_that_set_changes_has_the_name_of_an_advanced_setting():
+    advanced = {name for name, setting in options().items() if setting.advanced}
+    for registry, make in ((STRATEGIES, make_strategy), (METHODS, make_method), (PRESETS, make_preset)):
+        for name in registry.table:
+            assert not advanced & {spec.name for spec in fields(make(name))}, name

@@ -242,8 +242,8 @@ def test_workers_of_a_cluster_choose_as_caps_select_does(tmp_path):
             *contest.options,
             "--engine",
             "ray",
-            "--ray-workers",
-            1,
+            "--set",
+            "ray_workers=1",
             "--json",
             "--quiet",
         )

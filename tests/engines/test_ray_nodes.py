@@ -104,7 +104,7 @@ def test_two_nodes_choose_and_count_as_one_process_whatever_is_killed(home, tmp_
         alone = caps(*words(server, "alone"), **home.variables)
         assert alone.returncode == 0, alone.stderr
     with home.cluster() as address, Ledger() as server:
-        ray = ("--engine", "ray", "--ray-address", address, "--ray-workers", 2)
+        ray = ("--engine", "ray", "--set", f"ray_address={address}", "--set", "ray_workers=2")
         server.may_answer = 60
         process = start(*words(server, "worker", *ray), **home.variables)
         # What a worker has sent and the server has not yet seen would be answered for nobody.
@@ -119,7 +119,7 @@ def test_two_nodes_choose_and_count_as_one_process_whatever_is_killed(home, tmp_
         assert total["tokens"]["billed"] + total["trial"]["billed"] == server.tokens["prompt"]
         assert total["tokens"]["output"] + total["trial"]["output"] == server.tokens["output"]
     with home.cluster() as address, Ledger() as server:
-        ray = ("--engine", "ray", "--ray-address", address, "--ray-workers", 2)
+        ray = ("--engine", "ray", "--set", f"ray_address={address}", "--set", "ray_workers=2")
         server.may_answer = 60
         process = start(*words(server, "head", *ray), **home.variables)
         wait_until(lambda: server.holds(tmp_path / "head.sqlite"))
@@ -132,7 +132,7 @@ def test_two_nodes_choose_and_count_as_one_process_whatever_is_killed(home, tmp_
         answered = len(server.answered)
     with home.cluster() as address, Ledger() as server:
         server.may_answer = 10**9
-        ray = ("--engine", "ray", "--ray-address", address, "--ray-workers", 2)
+        ray = ("--engine", "ray", "--set", f"ray_address={address}", "--set", "ray_workers=2")
         again = caps(*words(server, "head", *ray), **home.variables)
         assert again.returncode == 0, again.stderr
         total = summary(tmp_path / "head")

@@ -184,12 +184,12 @@ async def test_a_replaced_worker_asks_what_is_missing_and_reports_all_that_was_p
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "ray://127.0.0.1:10001", "127.0.0.1:99999"])
 def test_an_address_without_a_cluster_is_refused_at_once(address):
-    with pytest.raises(SettingError, match="--ray-address"):
+    with pytest.raises(SettingError, match="ray_address"):
         connect(Cluster(address=address))
 
 
 def test_the_command_says_so_in_one_line(tmp_path):
-    done = caps("select", tmp_path / "none", "--engine", "ray", "--ray-address", "127.0.0.1:1")
+    done = caps("select", tmp_path / "none", "--engine", "ray", "--set", "ray_address=127.0.0.1:1")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "nothing answers there" in done.stderr

@@ -239,7 +239,7 @@ def test_logits_out_of_all_proportion_are_no_score():
 
 
 def test_a_form_that_cannot_work_is_refused():
-    with pytest.raises(SettingError, match="needs --reward-template"):
+    with pytest.raises(SettingError, match="needs --set reward_template"):
         Form("sglang")
     with pytest.raises(SettingError, match="takes problem and answer apart"):
         Form("vllm-score", "chatml")

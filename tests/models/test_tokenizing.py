@@ -49,13 +49,13 @@ def test_a_plan_counts_with_it(path, tmp_path):
     file = write_cases(tmp_path / "cases.jsonl", 2, n=4)
     plain, counted = (
         json.loads(command("plan", file, "--strategy", "caps", "--json", *more).stdout)
-        for more in ([], ["--tokenizer", path])
+        for more in ([], ["--set", f"tokenizer={path}"])
     )
     assert plain != counted
-    shown = command("plan", file, "--strategy", "caps", "--tokenizer", path)
+    shown = command("plan", file, "--strategy", "caps", "--set", f"tokenizer={path}")
     assert "tokenizer.json counts" in " ".join((shown.stdout + shown.stderr).split()), shown
-    refused = command("plan", "--tokenizer", path)
-    assert "--tokenizer needs CASES" in refused.stderr
+    refused = command("plan", "-", "--set", f"tokenizer={path}", "--strategy", "caps")
+    assert "needs a file of cases" in refused.stderr
 
 
 def test_usage_that_a_server_does_not_report_is_counted_with_it(path):

@@ -156,14 +156,6 @@ def test_totals_are_sums_over_cases_and_do_not_depend_on_processes():
     assert plan_cases(cases, task, processes=2) == [caps, same, swiss, reward]
 
 
-def test_wall_time_is_the_larger_of_work_and_depth():
-    assert Terms(400).seconds(1000, 10, 3) is None
-    assert Terms(400, tokens_per_second=100).seconds(1000, 10, 3) == 50
-    assert Terms(400, latency=2, connections=4).seconds(1000, 10, 3) == 6  # three rounds of 2 s wait
-    assert Terms(400, latency=2, connections=2).seconds(1000, 10, 3) == 10  # ten calls, two at once
-    assert Terms(400, tokens_per_second=100, latency=2, connections=2).seconds(1000, 10, 3) == 50
-
-
 def test_money_is_unknown_without_a_price_and_the_least_is_all_reread():
     assert Terms(400).dollars(1e6, 10) is None
     terms = Terms(400, Price(2, 8, cached=0.5))

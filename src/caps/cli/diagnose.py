@@ -154,7 +154,7 @@ Save = Annotated[
 
 @configured(
     "judge", "recorded", "asking", "strategy", "evidence", "domain", "performance", "context",
-    "embedded", "journal", "cases", "price", "total budget", "total budget seconds",
+    "journal", "cases", "price", "total budget", "total budget seconds",
     defaults={"hard_evidence": "off"},
     without=("model", "strategy", "skip_failing", "judge_profile"),
 )  # fmt: skip

@@ -54,7 +54,7 @@ EXTRAS = (
     Extra("server", ("starlette", "uvicorn", "prometheus_client"), "answering clients (caps serve)"),
     Extra("otel", ("opentelemetry.sdk",), "spans and metrics with OpenTelemetry (--otel)"),
     Extra("prices", ("genai_prices",), "listed prices of models"),
-    Extra("tokenizers", ("tokenizers",), "counting tokens with a tokenizer.json (--tokenizer)"),
+    Extra("tokenizers", ("tokenizers",), "counting tokens with a tokenizer.json (--set tokenizer=FILE)"),
 )
 
 

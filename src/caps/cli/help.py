@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-FILES, JUDGE, STRATEGY, GENERATION = "Input and output", "Judge", "Strategy and evidence", "Generation"
-BUDGET, PERFORMANCE, SERVER, ADVANCED = "Budget and prices", "Performance", "Server", "Advanced"
-SIZES = "Problems and sizes"
+MAIN, FILES, JUDGE, STRATEGY = "Main options", "Input and output", "Judge", "Strategy and evidence"
+GENERATION, BUDGET, PERFORMANCE, SERVER = "Generation", "Budget and prices", "Performance", "Server"
+SIZES, ADVANCED = "Problems and sizes", "Advanced"
 #: The panels of the help in the order in which they are printed.
-PANELS = (FILES, JUDGE, STRATEGY, GENERATION, SIZES, BUDGET, PERFORMANCE, SERVER, ADVANCED)
+PANELS = (MAIN, FILES, JUDGE, STRATEGY, GENERATION, SIZES, BUDGET, PERFORMANCE, SERVER, ADVANCED)
 
 WIDTH = 100  # longer lines are hard to read
 SHORTEST, LONGEST = 8, 30  # characters of the left column of a panel
@@ -56,7 +56,7 @@ def panels(command: Any, ctx: Any) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _panel_order(section: tuple[str, object]) -> int:
-    """Where a panel stands: shared panels in their order, and rare options last."""
+    """Where a panel stands: arguments first, then shared panels in their order."""
     return PANELS.index(section[0]) if section[0] in PANELS else -1
 
 

@@ -45,7 +45,7 @@ COMMANDS = {
     "solve": Entry("solve", _CHOOSE, "Generate answers to one question and print the best."),
     "sample": Entry("sample", _CHOOSE, "Generate candidates for each problem, as input of caps select."),
     "score": Entry("score", _CHOOSE, "Score every candidate with a reward or classifier server."),
-    "plan": Entry("plan", _MEASURE, "Forecast calls, tokens, cost and time of every strategy."),
+    "plan": Entry("plan", _MEASURE, "Forecast calls, tokens and cost of every strategy."),
     "diagnose": Entry("diagnose", _MEASURE, "Measure how accurate a judge is, and recommend a strategy."),
     "simulate": Entry("simulate", _MEASURE, "Compare strategies on a simulated judge; no model is asked."),
     "bench": Entry("bench", _MEASURE, "Run a study: strategies x data sets x seeds, with tables."),
@@ -187,6 +187,12 @@ def main() -> None:
 def _usage(error: Any) -> str:
     """The message of Typer about a wrong command line."""
     message, context = f"Error: {error.format_message()}", getattr(error, "ctx", None)
+    word = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
+    if word:
+        from caps.config import options  # noqa: PLC0415  (the overview of all commands does not need it)
+
+        if word in options() and options()[word].advanced:
+            message = f"Error: --{word.replace('_', '-')} is no option: give --set {word}=VALUE"
     if context is None:
         return message
     return f"{message}\nTry '{context.command_path} --help' for help."

@@ -3,7 +3,8 @@
     @configured("judge", "strategy", "budget")
     def select(cases: Cases, config: RunConfig, keys: Keys, ...) -> None: ...
 
-A new setting is one new field of `RunConfig`; it appears in every command that takes its group.
+A new setting is one new field of `RunConfig`; it appears in every command that takes its group. An advanced
+setting has no option of its own: `--set NAME=VALUE` sets it, as do a variable and a key of a settings file.
 """
 
 import inspect
@@ -18,11 +19,11 @@ from platformdirs import user_data_path
 from typer.core import TyperCommand
 
 from caps.cli.help import (
-    ADVANCED,
     BUDGET,
     FILES,
     GENERATION,
     JUDGE,
+    MAIN,
     PANELS,
     PERFORMANCE,
     STRATEGY,
@@ -32,7 +33,13 @@ from caps.cli.output import say
 from caps.config import Keys, RunConfig, find_option, options, read_judges
 from caps.config.judges import JudgeTable, parse_word
 from caps.config.option import Option
-from caps.config.sources import LOCAL_FILE, parse_assignments, read_config_file, refuse_misspelt_variables
+from caps.config.sources import (
+    LOCAL_FILE,
+    parse_assignments,
+    read_config_file,
+    read_environment,
+    refuse_misspelt_variables,
+)
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.evidence.domains import domain_named
@@ -41,19 +48,20 @@ from caps.journal.store import default_path
 from caps.registry import STRATEGIES, allow
 from caps.runs.shards import Shard
 
-#: The panel of each group of settings; advanced settings have a panel of their own.
+#: The panel of each group of settings; those that most users need are in a panel of their own.
 PANEL_OF_GROUP = {
     "judge": JUDGE, "recorded": JUDGE, "asking": JUDGE, "strategy": STRATEGY,
     "calibrate": STRATEGY, "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY,
-    "generation": GENERATION, "virtual models": GENERATION,
-    "engine": PERFORMANCE, "performance": PERFORMANCE, "context": JUDGE, "embedded": PERFORMANCE,
-    "journal": FILES, "cases": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET,
+    "generation": GENERATION,
+    "engine": PERFORMANCE, "performance": PERFORMANCE, "context": JUDGE,
+    "journal": FILES, "cases": FILES, "price": BUDGET, "budget": BUDGET,
     "budget seconds": BUDGET, "total budget": BUDGET, "total budget seconds": BUDGET,
 }  # fmt: skip
 #: Printed below the options of every command that takes settings of a run.
 EPILOG = (
     "Each option can also be set by an environment variable (--max-tokens: CAPS_MAX_TOKENS) or in a TOML "
-    "file (--config). The command line comes before the environment, and the environment before the file."
+    "file (--config). The command line comes before the environment, and the environment before the file. "
+    "Settings that few need have no option: caps list settings shows them, and --set NAME=VALUE sets them."
 )
 
 TYPES: Mapping[str, Any] = {
@@ -67,11 +75,15 @@ TYPES: Mapping[str, Any] = {
     "integer or auto": str,
 }
 REPEATED = ("list", "mapping", "tables")  # kinds of options that may be given several times
-#: Keys are not settings. `Keys.find` reads them from the environment, first the variable of `--api-key-env`.
+#: Keys are not settings. `Keys.find` reads them from the environment, first the variable of `api_key_env`.
 KEY_OPTIONS = {
-    "api_key": ("--api-key", "Key of the server; safer in the environment: CAPS_API_KEY or OPENAI_API_KEY."),
-    "judge_api_key": (
-        "--judge-api-key", "Key of the judge's server, if it differs; safer in CAPS_JUDGE_API_KEY.",
+    "api_key": typer.Option(
+        "--api-key", metavar="KEY", rich_help_panel=MAIN,
+        help="Key of the server; safer in the environment: CAPS_API_KEY or OPENAI_API_KEY.",
+    ),
+    "judge_api_key": typer.Option(
+        "--judge-api-key", metavar="KEY", rich_help_panel=JUDGE,
+        help="Key of the judge's server, if it differs; safer in CAPS_JUDGE_API_KEY.",
     ),
 }  # fmt: skip
 KEYS_OF_GROUP = {"judge": ("api_key", "judge_api_key")}
@@ -81,8 +93,10 @@ NoJournal = Annotated[
         "--no-journal", help="Store no replies; every run pays for its calls again.", rich_help_panel=FILES
     ),
 ]
+SETTINGS = "settings"  # the parameter of --set
 TABLES = "caps.tables"  # key of `Context.meta`: the [[judge]] tables of a settings file
 LOADED = "caps.loaded"  # key of `Context.meta`: which settings came from which file
+ADVANCED = "caps.advanced"  # key of `Context.meta`: the advanced settings that were given
 
 
 def configured(
@@ -97,89 +111,130 @@ def configured(
     that settings came from is printed on standard error, unless the command does that itself.
     """
     usual, left_out = defaults or {}, frozenset(without)
-    taken = [
-        one
-        for one in options().values()
-        if one.group in groups and one.name not in left_out and one.kind != "judges"
-    ]
+    taken = {
+        name: setting
+        for name, setting in options().items()
+        if setting.group in groups and name not in left_out and setting.kind != "judges"
+    }
     keys = [name for group in groups for name in KEYS_OF_GROUP.get(group, ()) if name not in left_out]
-    journaled = any(one.name == "journal" for one in taken)
+    generated = {
+        name: _parameter(setting, usual.get(name, setting.default))
+        for name, setting in taken.items()
+        if not setting.advanced
+    }
+    generated |= {name: _plain(name, Annotated[str | None, KEY_OPTIONS[name]]) for name in keys}
+    generated.setdefault(SETTINGS, _parameter(options()[SETTINGS], {}))
+    if "journal" in taken:
+        generated["no_journal"] = _plain("no_journal", NoJournal, default=False)
+    generated["config_file"] = _plain("config_file", CONFIG_FILE)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command).parameters
-        generated = {one.name: _parameter(one, usual.get(one.name, one.default)) for one in taken}
-        generated |= {name: _key_parameter(name) for name in keys}
-        if journaled:
-            generated["no_journal"] = _plain("no_journal", NoJournal, default=False)
-        generated["config_file"] = _plain("config_file", CONFIG_FILE, default=None)
-        arguments = [one for one in own.values() if _is_argument(one.annotation)]
-        others = [one for one in own.values() if one.name not in ("config", "keys") and one not in arguments]
+        declared = inspect.signature(command).parameters
+        arguments = [parameter for parameter in declared.values() if _is_argument(parameter.annotation)]
+        others = [
+            parameter
+            for name, parameter in declared.items()
+            if name not in ("ctx", "config", "keys") and parameter not in arguments
+        ]
 
         @wraps(command)
-        def run(ctx: typer.Context, **given: Any) -> None:
+        def run(ctx: typer.Context, **values: Any) -> None:
             refuse_misspelt_variables()
-            words = {name: given.pop(name) for name in generated}
-            if announce and not given.get("quiet") and (loaded := loaded_settings(ctx)):
+            words = {name: values.pop(name) for name in generated}
+            advanced = _advanced_values(ctx, taken, words)
+            if announce and not values.get("quiet") and (loaded := loaded_settings(ctx)):
                 say("settings from {}: {}".format(*loaded))
-            found = {name: words[name] for name in keys}
-            config = _config(taken, words, usual, ctx.meta.get(TABLES, ()))
-            if journaled and words["no_journal"]:  # also against CAPS_JOURNAL and a settings file
+            config = _config(taken, words, {**usual, **advanced}, ctx.meta.get(TABLES, ()))
+            if "journal" in taken and words["no_journal"]:  # also against CAPS_JOURNAL and a settings file
                 config = config.with_values({"journal": None})
-            elif journaled and config.journal is None:
+            elif "journal" in taken and config.journal is None:
                 config = config.with_values({"journal": str(default_path(user_data_path("caps")))})
-            allow_named(
-                *(getattr(config, one.name) for one in taken if one.plugin or one.guarded), config.judges
-            )
+            naming = (name for name, setting in taken.items() if setting.plugin or setting.guarded)
+            allow_named(*(getattr(config, name) for name in naming), config.judges)
             named_domain(config.domain)
-            more = {"ctx": ctx} if "ctx" in own else {}
-            command(config=config, keys=Keys.find(config, **found), **given, **more)
+            if "ctx" in declared:
+                values["ctx"] = ctx
+            command(config=config, keys=Keys.find(config, **{name: words[name] for name in keys}), **values)
 
         context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        rest = [one for one in others if one.name != "ctx"]
         parameters = [
-            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for one in (context, *arguments, *sorted((*rest, *generated.values()), key=_panel_order))
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in (context, *arguments, *sorted((*others, *generated.values()), key=_panel_order))
         ]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 
     return decorate
 
 
 def _config(
-    taken: Iterable[Option],
+    taken: Mapping[str, Option],
     words: Mapping[str, Any],
     usual: Mapping[str, Any],
     tables: tuple[JudgeTable, ...] = (),
 ) -> RunConfig:
     values = dict(usual)
-    for one in taken:
-        given, flag = words[one.name], one.flags[0]
-        if one.several:
-            given, values[one.several] = _one_or_several(one, given or [], tables)
-            given = usual.get(one.name, given) if not words[one.name] else given
-        if one.kind == "mapping":
-            read = parse_extra if one.is_json else parse_assignments
-            given = read(given or [], option=flag)
-        if given is None and not one.optional:
-            given = one.default
-        if given == "" and one.optional:
-            given = None
-        values[one.name] = given if given is one.default else one.check(given, flag)
+    for name, setting in taken.items():
+        if setting.advanced:
+            continue
+        value, flag = words[name], setting.flags[0]
+        if setting.several:
+            value, values[setting.several] = _one_or_several(setting, value or [], tables)
+            value = usual.get(name, value) if not words[name] else value
+        if setting.kind == "mapping":
+            read = parse_extra if setting.is_json else parse_assignments
+            value = read(value or [], option=flag)
+        if value is None and not setting.optional:
+            value = setting.default
+        if value == "" and setting.optional:
+            value = None
+        values[name] = value if value is setting.default else setting.check(value, flag)
     return RunConfig(**values)
 
 
+def _advanced_values(
+    ctx: typer.Context, taken: Mapping[str, Option], words: dict[str, Any]
+) -> dict[str, Any]:
+    """The advanced settings of a settings file, the environment and `--set`, which is left with the others.
+
+    Only `--set` on the command line names them: a table of a settings file changes the strategy alone, so
+    that a `caps.toml` that is merely found cannot set what is guarded.
+    """
+    advanced = {name: setting for name, setting in taken.items() if setting.advanced}
+    values = {name: value for name, value in ctx.meta.get(ADVANCED, {}).items() if name in advanced}
+    if ctx.meta.get(LOADED):
+        path, names = ctx.meta[LOADED]
+        ctx.meta[LOADED] = (path, sorted([*names, *values]))
+    values |= read_environment(name for name in advanced if options()[name].env)
+    source = ctx.get_parameter_source(SETTINGS)
+    if source is not None and source.name == "COMMANDLINE":
+        others = []
+        for word in words[SETTINGS] or ():
+            name, _, text = word.partition("=")
+            setting = advanced.get(name.strip().replace("-", "_"))
+            if setting is None:
+                others.append(word)
+            else:
+                values[setting.name] = setting.check_text(text.strip(), f"{setting.label} =")
+        words[SETTINGS] = others
+    if words[SETTINGS] and SETTINGS not in taken:
+        name = words[SETTINGS][0].partition("=")[0]
+        raise SettingError(f"--set {name}: {nearest(name, list(advanced))}caps list settings has the names")
+    ctx.meta[ADVANCED] = values
+    return values
+
+
 def _one_or_several(
-    one: Option, words: list[str], tables: tuple[JudgeTable, ...]
+    setting: Option, words: list[str], tables: tuple[JudgeTable, ...]
 ) -> tuple[str, tuple[JudgeTable, ...]]:
     """The value of an option that was given once, or the tables that several of them, or a file, make."""
     if not words:
-        return one.default, tables
+        return setting.default, tables
     parsed = [parse_word(word) for word in words]
     if len(parsed) == 1 and isinstance(parsed[0], str):
         return parsed[0], ()
-    return one.default, read_judges(parsed, one.flags[0])
+    return setting.default, read_judges(parsed, setting.flags[0])
 
 
 def allow_named(*values: object) -> None:
@@ -208,69 +263,65 @@ def named_domain(name: str | None) -> str | None:
 
 def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, Any]:
     """Read `name=json` words; a value that is not JSON is a text."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in parse_assignments(words, option=option).items():
         try:
-            found[name] = msgspec.json.decode(value)
+            fields[name] = msgspec.json.decode(value)
         except UNDECODABLE:
-            found[name] = value
-    return found
+            fields[name] = value
+    return fields
 
 
-def _parameter(one: Option, default: Any) -> inspect.Parameter:
-    kind = "list" if one.several else one.kind
-    annotation: Any = Annotated[TYPES[kind], _typer_option(one, default)]
-    return _plain(one.name, annotation, default=None if kind in REPEATED else default)
+def _parameter(setting: Option, default: Any) -> inspect.Parameter:
+    kind = "list" if setting.several else setting.kind
+    annotation: Any = Annotated[TYPES[kind], _typer_option(setting, default)]
+    return _plain(setting.name, annotation, default=None if kind in REPEATED else default)
 
 
-def _typer_option(one: Option, default: Any) -> Any:
+def _typer_option(setting: Option, default: Any) -> Any:
+    names = setting.choices or (() if setting.registry is None else setting.registry.table)
     return typer.Option(
-        *one.flags,
-        envvar=None if one.kind == "mapping" else list(one.env),
+        *setting.flags,
+        envvar=None if setting.kind == "mapping" else list(setting.env),
         show_envvar=False,
-        help=one.help,
-        metavar=one.metavar,
-        show_default=one.kind not in REPEATED and default not in (None, "", False),
-        rich_help_panel=ADVANCED if one.advanced else PANEL_OF_GROUP[one.group],
-        autocompletion=completion(one.choices or (() if one.registry is None else one.registry.table)),
+        help=setting.help,
+        metavar=setting.metavar,
+        show_default=setting.kind not in REPEATED and default not in (None, "", False),
+        rich_help_panel=MAIN if setting.main else PANEL_OF_GROUP[setting.group],
+        autocompletion=completion(names),
     )
 
 
 def completion(names: Iterable[str]) -> Callable[[str], list[str]] | None:
     """What a shell offers for an option that takes one of these names."""
-    known = tuple(names)
-    return (lambda incomplete: [name for name in known if name.startswith(incomplete)]) if known else None
+    offered = tuple(names)
+    return (lambda incomplete: [name for name in offered if name.startswith(incomplete)]) if offered else None
 
 
 def complete_strategies(incomplete: str) -> list[str]:
     """What a shell offers for a list of strategies, separated by commas."""
-    known, comma, last = incomplete.rpartition(",")
-    return [f"{known}{comma}{name}" for name in STRATEGIES.table if name.startswith(last)]
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in STRATEGIES.table if name.startswith(last)]
 
 
 def setting_option(name: str) -> Any:
     """The option of a single setting, for commands that take only a few of them."""
-    one = options()[name]
-    return _typer_option(one, one.default)
+    setting = options()[name]
+    return _typer_option(setting, setting.default)
 
 
-def _key_parameter(name: str) -> inspect.Parameter:
-    flag, about = KEY_OPTIONS[name]
-    panel = JUDGE if name == "api_key" else ADVANCED
-    declared = typer.Option(flag, help=about, metavar="KEY", rich_help_panel=panel)
-    return _plain(name, Annotated[str | None, declared], default=None)
-
-
-def _plain(name: str, annotation: Any, *, default: Any) -> inspect.Parameter:
+def _plain(name: str, annotation: Any, *, default: Any = None) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _panel_order(parameter: inspect.Parameter) -> int:
     """Where an option stands in the help: by its panel; options without one come first."""
-    declared = [
-        getattr(one, "rich_help_panel", None) for one in getattr(parameter.annotation, "__metadata__", ())
-    ]
+    declared = (getattr(about, "rich_help_panel", None) for about in _metadata(parameter.annotation))
     return next((PANELS.index(panel) for panel in declared if panel in PANELS), -1)
+
+
+def _metadata(annotation: Any) -> tuple[Any, ...]:
+    return getattr(annotation, "__metadata__", ())
 
 
 class Command(TyperCommand):
@@ -282,44 +333,54 @@ class Command(TyperCommand):
 
     def get_help_option(self, ctx: Any) -> Any:
         """The option `--help`, in the first panel where the command has panels."""
-        found = super().get_help_option(ctx)
-        if found is not None and any(getattr(one, "rich_help_panel", None) == FILES for one in self.params):
-            found.rich_help_panel = FILES
-        return found
+        declared = super().get_help_option(ctx)
+        panels = {getattr(param, "rich_help_panel", None) for param in self.params}
+        if declared is not None and FILES in panels:
+            declared.rich_help_panel = FILES
+        return declared
 
 
 def _is_argument(annotation: Any) -> bool:
-    return any(isinstance(one, typer.models.ArgumentInfo) for one in getattr(annotation, "__metadata__", ()))
+    return any(isinstance(about, typer.models.ArgumentInfo) for about in _metadata(annotation))
 
 
 def _load(ctx: typer.Context, path: Path | None) -> Path | None:
     """Make the values of a file the defaults of this command: the named file, else a local `caps.toml`."""
-    found = path is None
+    is_local = path is None
     path = Path(LOCAL_FILE) if path is None else path
-    if found and not path.is_file():
+    if is_local and not path.is_file():
         return None
-    values = read_config_file(path, found=found)
-    known = {option.lstrip("-"): param for param in ctx.command.params for option in param.opts}
+    values = read_config_file(path, found=is_local)
+    params = {option.lstrip("-"): param for param in ctx.command.params for option in param.opts}
     defaults: dict[str, Any] = {}
+    advanced: dict[str, Any] = {}
     for key, value in values.items():
-        if found:
+        if is_local:
             find_option(key, where=str(path))  # it may set nothing else, such as --out or --host
-        param = known.get(key.replace("_", "-")) or _param_of_setting(ctx, key)
+        param = params.get(key.replace("_", "-")) or _param_of_setting(ctx, key)
+        setting = options().get(key.replace("-", "_"))
         if key == "judges":
             ctx.meta[TABLES] = read_judges(value, str(path))
+        elif setting is not None and setting.advanced:
+            advanced[setting.name] = setting.check(value, f"{path}: {key} =")
         elif param is None:
-            _refuse_unknown(path, key, known)
+            _refuse_unknown(path, key, params)
         elif param.name is not None:
-            default = [f"{k}={_word(v)}" for k, v in value.items()] if isinstance(value, dict) else value
-            if isinstance(default, list):
-                default = (
-                    [_word(one) for one in default] if any(isinstance(o, dict) for o in default) else default
-                )
-            repeated = getattr(param, "multiple", False) and not isinstance(default, list)
-            defaults[param.name] = [default] if repeated else default
+            defaults[param.name] = _default(value, repeated=getattr(param, "multiple", False))
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
     ctx.meta[LOADED] = (path, sorted([*defaults, *(("judges",) if ctx.meta.get(TABLES) else ())]))
+    ctx.meta[ADVANCED] = advanced
     return path
+
+
+def _default(value: Any, *, repeated: bool) -> Any:
+    """The value of a settings file as the default of an option, which takes words if it may be repeated."""
+    if isinstance(value, dict):
+        return [f"{name}={_word(part)}" for name, part in value.items()]
+    if isinstance(value, list):
+        has_tables = any(isinstance(part, dict) for part in value)
+        return [_word(part) for part in value] if has_tables else value
+    return [value] if repeated else value
 
 
 def _param_of_setting(ctx: typer.Context, key: str) -> Any:
@@ -331,12 +392,12 @@ def _param_of_setting(ctx: typer.Context, key: str) -> Any:
     return next((param for param in ctx.command.params if param.name == name), None)
 
 
-def _refuse_unknown(path: Path, key: str, known: Iterable[str]) -> None:
+def _refuse_unknown(path: Path, key: str, names: Iterable[str]) -> None:
     """Ignore a setting of other commands; anything else is a mistake."""
     try:
         find_option(key)
     except SettingError:
-        close = nearest(key.replace("_", "-"), [*known, *(one.replace("_", "-") for one in options())])
+        close = nearest(key.replace("_", "-"), [*names, *(name.replace("_", "-") for name in options())])
         raise SettingError(f"{path}: {key}: no such option; {close}see --help") from None
 
 
@@ -352,12 +413,12 @@ def loaded_settings(ctx: typer.Context) -> tuple[str, str] | None:
 
 def stated_settings(ctx: typer.Context) -> frozenset[str]:
     """Names of the settings that were given: on the command line, in the environment or in a file."""
-    found = set()
+    stated = set(ctx.meta.get(ADVANCED, ()))
     for param in ctx.command.params:
         source = ctx.get_parameter_source(param.name or "")
         if source is not None and source.name != "DEFAULT" and param.name in options():
-            found.add(param.name)
-    return frozenset(found)
+            stated.add(param.name)
+    return frozenset(stated)
 
 
 def judge_tables(ctx: typer.Context, words: list[str] | None) -> tuple[JudgeTable, ...]:
@@ -384,7 +445,7 @@ CONFIG_FILE = Annotated[
         callback=_load,
         metavar="FILE",
         help="Read options from a TOML file. Default: caps.toml in the working directory, within limits.",
-        rich_help_panel=FILES,
+        rich_help_panel=MAIN,
     ),
 ]
 
@@ -410,7 +471,7 @@ Out = Annotated[
     Path | None,
     typer.Option(
         "--out", envvar="CAPS_OUT", show_envvar=False, metavar="DIR", help="Folder for the files of the run.",
-        rich_help_panel=FILES,
+        rich_help_panel=MAIN,
     ),
 ]  # fmt: skip
 Force = Annotated[
@@ -421,7 +482,7 @@ Force = Annotated[
 ]
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", min=1, metavar="N", help="Use only the first N cases.", rich_help_panel=FILES),
+    typer.Option("--limit", min=1, metavar="N", help="Use only the first N cases.", rich_help_panel=MAIN),
 ]
 ShardOption = Annotated[
     Shard | None,
@@ -434,7 +495,7 @@ ShardOption = Annotated[
     ),
 ]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print no progress and no summary.", rich_help_panel=FILES)
+    bool, typer.Option("--quiet", "-q", help="Print no progress and no summary.", rich_help_panel=MAIN)
 ]
 MaxUsd = Annotated[
     float | None,
@@ -448,21 +509,10 @@ MaxUsd = Annotated[
         rich_help_panel=BUDGET,
     ),
 ]
-ApiKey = Annotated[
-    str | None,
-    typer.Option("--api-key", help=KEY_OPTIONS["api_key"][1], metavar="KEY", rich_help_panel=JUDGE),
-]
+ApiKey = Annotated[str | None, KEY_OPTIONS["api_key"]]
 JsonFlag = Annotated[
-    bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel=FILES)
+    bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel=MAIN)
 ]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="FIELD=VALUE", help="Change a field of the strategy. May be repeated.",
-        rich_help_panel=STRATEGY,
-    ),
-]  # fmt: skip
-
 RunDomain = Annotated[
     str | None,
     typer.Option(

@@ -9,7 +9,7 @@ import typer
 
 from caps.cli import options
 from caps.cli.help import JUDGE, STRATEGY
-from caps.cli.options import SetOption, allow_named, named_domain
+from caps.cli.options import allow_named, named_domain
 from caps.cli.output import FailureLog, say, write_result
 from caps.cli.select import select_cases
 from caps.config import Keys, RunConfig
@@ -46,6 +46,13 @@ Other = Annotated[
         rich_help_panel=STRATEGY, autocompletion=options.completion(STRATEGIES.table),
     ),
 ]  # fmt: skip
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="FIELD=VALUE", help="Change a field of the strategy. May be repeated.",
+        rich_help_panel=STRATEGY,
+    ),
+]  # fmt: skip
 Ask = Annotated[
     bool,
     typer.Option(
@@ -58,7 +65,7 @@ Ask = Annotated[
 def replay(
     run: Run,
     strategy: Other = None,
-    set_: SetOption = None,
+    set_: Changes = None,
     judge_profile: options.JudgeProfileFile = None,
     domain: options.RunDomain = None,
     ask: Ask = False,
@@ -112,8 +119,9 @@ def replay(
     for folder in run_folders(run):  # each shard with its own journal
         part = read_run(folder)
         config = replace(config, budget_seconds=None, journal=part.file.config.journal)
-        own = replays_from_journal(config)
-        resolved = resolve(config, offline=True, load_judges=own, started=part.file.started)
+        resolved = resolve(
+            config, offline=True, load_judges=replays_from_journal(config), started=part.file.started
+        )
         check_prompts(part.file, resolved)
         with _opened_journal(config) as journal:
             replayed.play(folder, part, resolved, journal)
@@ -186,11 +194,11 @@ class _Replay:
                 case_budget(resolved.config), self._price, RunBudget(BudgetLimits(), self._price)
             )
             try:
-                known = recall(journal, file.findings, case)
+                recalled = recall(journal, file.findings, case)
             except NotRecordedError:  # the run did not come that far
                 self._open.append(case.id)
                 continue
-            play = CaseRun(index, prepare(known), resolved.strategy, resolved.config.seed, budget)
+            play = CaseRun(index, prepare(recalled), resolved.strategy, resolved.config.seed, budget)
             missing = fast_forward(play, judge or TranscriptJudge(calls.get(case.id, [])))
             if missing:
                 self._open.append(case.id)

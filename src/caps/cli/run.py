@@ -310,7 +310,7 @@ class Run:
             say(f"stopped after {seconds:.1f} s: {cases}; {self._spending}; {kept}", "yellow")
             raise self._stopped
         if not self._quiet:
-            words = self._summary.as_text(self._resolved.price, seconds, self._resolved.config.gpu_hour_usd)
+            words = self._summary.as_text(self._resolved.price, seconds)
             say(words, "dim")
             if self._resolved.config.recorded is not None:
                 ledger = self._summary.ledger

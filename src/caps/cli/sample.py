@@ -64,8 +64,8 @@ DryRun = Annotated[
 
 
 @configured(
-    "judge", "asking", "strategy", "domain", "findings", "generation", "performance", "context",
-    "embedded", "journal", "cases", "price", "total budget",
+    "judge", "asking", "strategy", "domain", "findings", "generation", "performance", "context", "journal",
+    "cases", "price", "total budget",
     defaults={"strategy": "vanilla"},
     without=(
         "strategy", "skip_failing", "judge_profile", "confidence", "reply", "max_tokens", "criteria",

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from caps.cli import options
-from caps.cli.help import FILES
+from caps.cli.help import MAIN
 from caps.cli.options import JsonFlag, configured
 from caps.cli.output import say
 from caps.cli.preflight import (
@@ -34,22 +34,20 @@ from caps.session.resolve import resolve
 Bracket = Annotated[
     bool,
     typer.Option(
-        "--bracket", help="Draw how each case was decided, on standard error.", rich_help_panel=FILES
+        "--bracket", help="Draw how each case was decided, on standard error.", rich_help_panel=MAIN
     ),
 ]
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Ask nothing; show what the run is expected to ask.", rich_help_panel=FILES
+        "--dry-run", help="Ask nothing; show what the run is expected to ask.", rich_help_panel=MAIN
     ),
 ]
 
 
 @configured(
-    "judge", "recorded", "asking", "strategy", "calibrate", "evidence", "domain", "findings",
-    "engine", "performance", "context", "embedded", "journal", "cases", "price", "gpu price", "budget",
-    "budget seconds",
-    "total budget",
+    "judge", "recorded", "asking", "strategy", "calibrate", "evidence", "domain", "findings", "engine",
+    "performance", "context", "journal", "cases", "price", "budget", "budget seconds", "total budget",
     "total budget seconds",
 )  # fmt: skip
 def select(
@@ -146,8 +144,8 @@ def _with_reply_form_of_run(config: RunConfig, out: Path | None) -> RunConfig:
         begun = read_run_file(out).config
     except (OSError, CapsError):
         return config  # no run, or a damaged one, which is reported when it is written to
-    found_out = config.reply == "auto" or (config.reply == TAGS[0] and begun.reply in TAGS)
-    return replace(config, reply=begun.reply) if found_out and begun.reply is not None else config
+    is_open = config.reply == "auto" or (config.reply == TAGS[0] and begun.reply in TAGS)
+    return replace(config, reply=begun.reply) if is_open and begun.reply is not None else config
 
 
 def _check_shard(config: RunConfig, shard: Shard, *, quiet: bool) -> None:

@@ -113,7 +113,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.", r
 @configured(
     "judge", "asking", "strategy", "evidence", "domain", "findings", "generation",
     "virtual models", "performance",
-    "context", "embedded",
+    "context",
     defaults={"samples": 8, "sandbox": "off"},
     without=("judge_profile", "preset", "method", "api_key"),
     announce=False,

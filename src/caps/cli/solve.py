@@ -52,7 +52,7 @@ File = Annotated[
 
 @configured(
     "judge", "asking", "strategy", "evidence", "findings", "generation", "domain", "performance", "context",
-    "embedded", "journal", "price", "budget", "budget seconds",
+    "journal", "price", "budget", "budget seconds",
 )  # fmt: skip
 def solve(
     config: RunConfig,

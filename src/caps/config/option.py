@@ -28,7 +28,8 @@ class Option:
     * `per_request`: a client of the server may set it.
     * `per_judge`: its key in a `[[judge]]` table, which sets it for that judge alone.
     * `plugin`: its value may name code to import.
-    * `advanced`: it is rarely needed, and comes last in the help.
+    * `main`: most users need it, and it comes first in the help.
+    * `advanced`: few users need it; it has no option, and `--set NAME=VALUE` sets it.
 
     `registry` lists the names it takes. Given several times, or as FIELD=VALUE, it fills the setting that
     `several` names. `read` converts a value that no `kind` describes.
@@ -54,10 +55,16 @@ class Option:
     per_request: bool
     per_judge: str
     plugin: bool
+    main: bool
     advanced: bool
     registry: Registry | None
     several: str
     read: Callable[[Any, str], Any] | None
+
+    @property
+    def label(self) -> str:
+        """How it is named on the command line."""
+        return f"--set {self.name}" if self.advanced else self.flags[0]
 
     @property
     def expected(self) -> str:
@@ -133,6 +140,7 @@ def option(
     per_judge: str = "",
     plugin: bool = False,
     shown: bool = True,
+    main: bool = False,
     advanced: bool = False,
     registry: Registry | None = None,
     several: str = "",
@@ -157,6 +165,7 @@ def option(
         "per_request": per_request,
         "per_judge": per_judge,
         "plugin": plugin,
+        "main": main,
         "advanced": advanced,
         "registry": registry,
         "several": several,
@@ -180,7 +189,8 @@ def options_of(config_class: type[Any]) -> dict[str, Option]:
         kind, optional = _kind(hints[spec.name])
         about = dict(spec.metadata)
         about["env"] = () if kind in ("mapping", "judges") else about["env"] or (f"CAPS_{spec.name.upper()}",)
-        about["flags"] = about["flags"] or (f"--{spec.name.replace('_', '-')}",)
+        if not about["advanced"]:
+            about["flags"] = about["flags"] or (f"--{spec.name.replace('_', '-')}",)
         default = {} if spec.default is MISSING else spec.default
         declared[spec.name] = Option(name=spec.name, kind=kind, default=default, optional=optional, **about)
     return declared
@@ -291,9 +301,11 @@ def _parse_text(kind: str, word: str) -> Any:
 
 def to_words(setting: Option, value: Any) -> list[str]:
     """The words of a command line that give a setting this value; none if it is the default."""
-    flag = setting.flags[0]
     if value == setting.default:
         return []
+    if setting.advanced:
+        return ["--set", f"{setting.name}={setting_text(value)}"]
+    flag = setting.flags[0]
     if setting.kind == "flag":
         return [flag]
     if setting.kind == "mapping":

@@ -82,13 +82,13 @@ class RunConfig:
 
     model: str | None = option(
         None, "Model that judges, and that generates answers: a name, embedded, or FILE.gguf.", "judge",
-        env=("CAPS_MODEL",), metavar="NAME", guarded=True,
+        env=("CAPS_MODEL",), metavar="NAME", guarded=True, main=True,
     )  # fmt: skip
     base_url: tuple[str, ...] = option(
         (),
         "Address of an OpenAI-compatible server: http://localhost:8000/v1; repeat it for several servers. "
         "Also read from OPENAI_BASE_URL.", "judge", env=("CAPS_BASE_URL", "OPENAI_BASE_URL"), metavar="URL",
-        guarded=True, shown=False, decides=False,
+        guarded=True, shown=False, decides=False, main=True,
     )  # fmt: skip
     api_key_env: str = option(
         "", "Name of the environment variable that holds the server's key, instead of CAPS_API_KEY.",
@@ -98,7 +98,7 @@ class RunConfig:
         DEFAULT_JUDGE,
         "What judges: model, reward (a reward server), or a plug-in such as py:module:NAME; see caps list "
         "judges. Repeat it for several: --judge model=NAME --judge model=NAME,weight=2.", "judge",
-        metavar="NAME", guarded=True, plugin=True, registry=JUDGES, several="judges",
+        metavar="NAME", guarded=True, plugin=True, registry=JUDGES, several="judges", main=True,
     )  # fmt: skip
     judges: tuple[JudgeTable, ...] = option(
         (), "Several judges: [[judge]] tables of a settings file.", "judge", guarded=True, plugin=True,
@@ -110,10 +110,6 @@ class RunConfig:
     judge_base_url: tuple[str, ...] = option(
         (), "Address of the judge's server, if it is not --base-url.", "judge", metavar="URL", guarded=True,
         shown=False, decides=False,
-    )  # fmt: skip
-    judge_api_key_env: str = option(
-        "", "Name of the environment variable that holds the judge's key, instead of CAPS_JUDGE_API_KEY.",
-        "judge", metavar="NAME", guarded=True, advanced=True, decides=False,
     )  # fmt: skip
     reward_api: str | None = option(
         None, "API of the server of --judge reward: " + ", ".join(REWARD_APIS) + ".", "asking",
@@ -163,12 +159,11 @@ class RunConfig:
         "Form of the judge's replies: free (it may explain), tags (the bare verdict), json (an object with "
         "reasoning and verdict), or auto: json or tags if the server holds replies to them. choice, "
         "guided-choice and regex name one server's way of tags. Default: tags for the small embedded model, "
-        "else free.", "asking", metavar="FORM", choices=("auto", *REPLIES), advanced=True,
-        per_judge="reply",
+        "else free.", "asking", metavar="FORM", choices=("auto", *REPLIES), per_judge="reply",
     )  # fmt: skip
     extra: Mapping[str, object] = option(
         {}, 'Extra field of every request, as JSON: reasoning_effort="low". May be repeated.', "asking",
-        metavar="NAME=JSON", guarded=True, shown=False, advanced=True, per_judge="extra",
+        metavar="NAME=JSON", guarded=True, shown=False, per_judge="extra",
     )  # fmt: skip
     keep_going: bool = switch(
         "Continue although most replies of the judge cannot be read; without it, the run stops (exit code "
@@ -179,7 +174,7 @@ class RunConfig:
         None,
         "What makes an answer better, for general cases: 'faithful to the source; fluent', or @FILE with one "
         "criterion per line. A case may state its own.", "asking", metavar="TEXT", guarded=True,
-        per_request=True,
+        per_request=True, main=True,
     )  # fmt: skip
     vision: str = option(
         "auto",
@@ -188,7 +183,7 @@ class RunConfig:
         advanced=True,
     )  # fmt: skip
     prompts: str | None = option(
-        None, "Folder with your own prompt templates.", "asking", metavar="DIR", guarded=True, advanced=True
+        None, "Folder with your own prompt templates.", "asking", metavar="DIR", guarded=True
     )
     tokenizer: str | None = option(
         None, "Count tokens with this tokenizer.json where the server reports no usage.", "asking",
@@ -196,12 +191,12 @@ class RunConfig:
     )  # fmt: skip
     strategy: str = option(
         DEFAULT_STRATEGY, "Method that chooses the winner; see caps list strategies.", "strategy",
-        metavar="NAME", per_request=True, plugin=True, registry=STRATEGIES,
+        metavar="NAME", per_request=True, plugin=True, registry=STRATEGIES, main=True,
     )  # fmt: skip
     settings: Mapping[str, object] = option(
-        {}, "Change a field of the strategy, such as finalists=4; see caps list strategies NAME. May be "
-        "repeated.", "strategy", aliases=("set",), flags=("--set",), metavar="FIELD=VALUE",
-        per_request=True, plugin=True,
+        {}, "Change a field of the strategy, such as finalists=4 (see caps list strategies NAME), or an "
+        "advanced setting (see caps list settings). May be repeated.", "strategy", aliases=("set",),
+        flags=("--set",), metavar="NAME=VALUE", per_request=True, plugin=True, main=True,
     )  # fmt: skip
     skip_failing: bool = switch(
         "Do not judge programs that fail a public example, unless all of them fail (caps strategies only).",
@@ -222,15 +217,15 @@ class RunConfig:
     )  # fmt: skip
     seed: int = option(
         1234, "Random seed of the pairings; the same seed gives the same pairings.", "strategy", metavar="N",
-        least=-(2**63), most=2**63 - 1, per_request=True,
+        least=-(2**63), most=2**63 - 1, per_request=True, main=True,
     )  # fmt: skip
     profile: str | None = option(
         None, "What the judge sees of a candidate; see caps list profiles. Default: by the case's domain.",
-        "evidence", metavar="NAME", plugin=True, advanced=True, registry=PROFILES,
+        "evidence", metavar="NAME", plugin=True, registry=PROFILES,
     )  # fmt: skip
     views: Mapping[str, object] = option(
         {}, "Replace one view of the profile: partial=thinking. May be repeated.", "evidence",
-        aliases=("view",), flags=("--view",), metavar="SLOT=VIEW", plugin=True, advanced=True,
+        aliases=("view",), flags=("--view",), metavar="SLOT=VIEW", plugin=True,
     )  # fmt: skip
     hard_evidence: str = option(
         "auto",
@@ -241,10 +236,6 @@ class RunConfig:
         0,
         "Have the model write this many tests for each problem, and count how far programs agree with them.",
         "findings", metavar="K", least=0, most=20,
-    )  # fmt: skip
-    write_tests_model: str | None = option(
-        None, "The model that writes tests, at the same address as the generator.", "findings",
-        metavar="NAME", advanced=True,
     )  # fmt: skip
     sandbox: str = option(
         "auto",
@@ -263,7 +254,7 @@ class RunConfig:
     samples: int | Literal["auto"] = option(
         16, "Number of answers to generate for each problem; auto: as many as are worth their price.",
         "generation", aliases=("n",), flags=("--samples", "--n", "-n"), metavar="N", least=1,
-        per_request=True,
+        per_request=True, main=True,
     )  # fmt: skip
     max_n: int = option(
         32, "Most answers to generate with --n auto.", "generation", metavar="N", least=1, per_request=True
@@ -280,9 +271,9 @@ class RunConfig:
     )  # fmt: skip
     models: Mapping[str, object] = option(
         {},
-        "A name that stands for several generators, a judge and a strategy, as JSON; in a settings file, a "
-        "[models.NAME] table. Clients ask for caps/NAME. May be repeated.", "virtual models",
-        flags=("--virtual-model",), metavar="NAME=JSON", guarded=True, advanced=True, decides=False,
+        "Names that stand for several generators, a judge and a strategy: [models.NAME] tables of a settings "
+        "file. Clients ask for caps/NAME.", "virtual models",
+        metavar="NAME=JSON", guarded=True, advanced=True, decides=False,
     )  # fmt: skip
     preset: str = option(
         "default", "Sampling settings of the model that writes the answers; see caps list presets.",
@@ -298,7 +289,7 @@ class RunConfig:
     )  # fmt: skip
     domain: str | None = option(
         None, "Domain of cases that state none; see caps list domains. Default: guessed from the answers.",
-        "domain", metavar="NAME", per_request=True, plugin=True, registry=DOMAINS,
+        "domain", metavar="NAME", per_request=True, plugin=True, registry=DOMAINS, main=True,
     )  # fmt: skip
     engine: str = option(
         "local", "What runs the selections: local (this process), batch (a Batch API) or ray (a cluster).",
@@ -306,7 +297,7 @@ class RunConfig:
     )  # fmt: skip
     batch: Mapping[str, object] = option(
         {}, "Change a field of the batch engine. May be repeated.", "engine", metavar="FIELD=VALUE",
-        advanced=True, decides=False,
+        decides=False,
     )  # fmt: skip
     batch_dir: str | None = option(
         None,
@@ -326,7 +317,7 @@ class RunConfig:
     )  # fmt: skip
     max_connections: int | Literal["auto"] = option(
         "auto", "Most concurrent calls to one server: a number, or auto.", "performance", metavar="N",
-        decides=False,
+        decides=False, main=True,
     )  # fmt: skip
     warm_prefix: str = option(
         "auto",
@@ -354,13 +345,13 @@ class RunConfig:
         "context", metavar="TOKENS", least=256,
     )  # fmt: skip
     threads: int | None = option(
-        None, "CPU threads of an embedded model. Default: by the load of the machine.", "embedded",
+        None, "CPU threads of an embedded model. Default: by the load of the machine.", "performance",
         metavar="N", least=1, advanced=True, decides=False,
     )  # fmt: skip
     journal: str | None = option(
         None,
         "File that stores every reply, so that no call is paid for twice. Default: in your data folder.",
-        "journal", metavar="FILE", guarded=True, decides=False,
+        "journal", metavar="FILE", guarded=True, decides=False, main=True,
     )  # fmt: skip
     durable: bool = switch(
         "Keep replies through a power failure too, not only through a killed process; slower.", "journal",
@@ -378,16 +369,13 @@ class RunConfig:
         None, "Price in USD per million cached input tokens.", "price", metavar="USD", least=0,
         advanced=True, per_judge="price_cached", decides=False,
     )  # fmt: skip
-    gpu_hour_usd: float | None = option(
-        None, "Price in USD per hour of your GPUs, for the cost in the summary.", "gpu price", metavar="USD",
-        least=0, advanced=True, decides=False,
-    )  # fmt: skip
     budget_tokens: int | None = option(
         None, "Most tokens that one case may use.", "budget", metavar="TOKENS", least=0, per_request=True,
-        decides=False,
+        decides=False, main=True,
     )  # fmt: skip
     budget_usd: float | None = option(
         None, "Most US dollars that one case may cost.", "budget", metavar="USD", least=0, decides=False,
+        main=True,
     )  # fmt: skip
     budget_seconds: float | None = option(
         None, "Most seconds that one case may take.", "budget seconds", aliases=("seconds",),
@@ -461,7 +449,7 @@ class Keys:
 
         return cls(
             api_key=read(api_key, config.api_key_env, "CAPS_API_KEY", "OPENAI_API_KEY"),
-            judge_api_key=read(judge_api_key, config.judge_api_key_env, "CAPS_JUDGE_API_KEY"),
+            judge_api_key=read(judge_api_key, "", "CAPS_JUDGE_API_KEY"),
             judges=_judge_keys(config.judges, known),
             generators=tuple(read(None, str(one.get("api_key_env") or "")) for one in config.generator),
         )

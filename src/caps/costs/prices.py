@@ -1,4 +1,4 @@
-"""Token prices, and the conversion of calls and tokens into money and time.
+"""Token prices, and the conversion of calls and tokens into money.
 
 An unknown price is `None`, never 0: a budget in dollars must not pass silently.
 """
@@ -118,21 +118,11 @@ def listed_price(model: str, base_url: str) -> Price | None:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Mean output tokens of a call, and the price and speed of the server, if known.
-
-    The price of several `judges` is that of all of them.
-    """
+    """Mean output tokens of a call and the price of tokens, if known: that of all `judges` together."""
 
     output: float
     price: Price | None = None
-    tokens_per_second: float | None = None
-    latency: float | None = None
-    connections: int | None = None
     judges: int = 1
-
-    def __post_init__(self) -> None:
-        if self.latency is not None and self.connections is None:
-            raise SettingError("--latency needs --max-connections, the number of calls at once")
 
     def dollars(self, tokens: float, calls: float, *, all_cached: bool = False) -> float | None:
         """Dollars for some calls; `all_cached` is the least: only cached input."""
@@ -141,20 +131,11 @@ class Terms:
         billed = round(tokens)
         return self.price.of(billed, round(calls * self.output), billed if all_cached else 0)
 
-    def seconds(self, tokens: float, calls: float, depth: int) -> float | None:
-        """The larger of total work and consecutive rounds; None if neither speed nor latency is known."""
-        bounds = []
-        if self.tokens_per_second is not None:
-            bounds.append((tokens + calls * self.output) / self.tokens_per_second)
-        if self.latency is not None and self.connections is not None:
-            bounds += [calls * self.latency / self.connections, depth * self.latency]
-        return max(bounds, default=None)
-
 
 def measured_output(journal: Path, model: str | None, templates: Collection[str]) -> float:
     """Mean output tokens of the judge calls in a journal, for one model or all; read-only."""
     if not journal.is_file():
-        raise InputError(f"--journal {journal}: no such file; leave it out or give --output-tokens")
+        raise InputError(f"--journal {journal}: no such file")
     marks = ", ".join("?" * len(templates))
     query = f"SELECT avg(output_tokens) FROM replies WHERE template IN ({marks})"  # noqa: S608
     try:
@@ -168,5 +149,5 @@ def measured_output(journal: Path, model: str | None, templates: Collection[str]
         raise explain(error, journal) from error
     if mean is None:
         whose = "" if model is None else f" of {model!r}"
-        raise InputError(f"--journal {journal}: no judge calls{whose} in it; give --output-tokens")
+        raise InputError(f"--journal {journal}: no judge calls{whose} in it")
     return float(mean)

@@ -61,9 +61,9 @@ def connect(cluster: Cluster) -> Any:
     except Exception as error:  # Ray raises many types
         reason = str(error).partition(". ")[0].partition("\n")[0]
         if cluster.address in LOCAL:
-            raise SettingError(f"--ray-address: Ray cannot start a cluster here ({reason})") from None
+            raise SettingError(f"ray_address: Ray cannot start a cluster here ({reason})") from None
         raise SettingError(
-            f"--ray-address: Ray cannot join {cluster.address!r} ({reason}): if it asks for a token, "
+            f"ray_address: Ray cannot join {cluster.address!r} ({reason}): if it asks for a token, "
             "set RAY_AUTH_MODE=token and have the token of its first machine here (~/.ray/auth_token)"
         ) from None
     # Ray reports dead workers on standard output, where results go; there is no public switch for it.
@@ -77,19 +77,19 @@ def _check_address(address: str) -> None:
         return
     if address.startswith("ray://"):
         raise SettingError(
-            f"--ray-address {address!r}: a Ray client cannot keep the journal: run caps on a machine of the "
+            f"ray_address {address!r}: a Ray client cannot keep the journal: run caps on a machine of the "
             "cluster, with its address as HOST:PORT, or auto"
         )
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise SettingError(
-            f"--ray-address {address!r}: must be HOST:PORT, or auto for the cluster on this machine"
+            f"ray_address {address!r}: must be HOST:PORT, or auto for the cluster on this machine"
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise SettingError(
-            f"--ray-address {address!r}: nothing answers there ({error}): "
+            f"ray_address {address!r}: nothing answers there ({error}): "
             "start a cluster with  ray start --head"
         ) from None
 
@@ -236,7 +236,7 @@ class RayEngine:
             await self._call_all("ready", START_SECONDS)
         except TimeoutError:
             raise SettingError(
-                f"--ray-workers {len(self.workers)}: not all of them started within {START_SECONDS:g} s: "
+                f"ray_workers {len(self.workers)}: not all of them started within {START_SECONDS:g} s: "
                 "ask for fewer, or look at the cluster with  ray status"
             ) from None
 

@@ -207,6 +207,6 @@ class VisionTests:
             if not await asyncio.shield(self._tests[name]):
                 self._callbacks.warn(
                     f"model {where.model!r} cannot see images: calls about images or documents stay "
-                    "unanswered; use a judge that sees, or --vision yes if this one does"
+                    "unanswered; use a judge that sees, or --set vision=yes if this one does"
                 )
         return await asyncio.shield(self._tests[name])

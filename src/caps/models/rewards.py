@@ -55,17 +55,17 @@ class Form:
     def __post_init__(self) -> None:
         api = APIS[self.api]
         if self.template and not api.takes_text:
-            raise SettingError(f"--reward-template: {self.api} takes problem and answer apart, without one")
+            raise SettingError(f"reward_template: {self.api} takes problem and answer apart, without one")
         if not self.template and not api.takes_chat and api.takes_text:
             raise SettingError(
-                f"--reward-api {self.api} takes rendered text, so it needs --reward-template: the chat "
-                f"format of the model ({', '.join(TEMPLATES)}), or a file with {{problem}} and {{answer}}"
+                f"--reward-api {self.api} takes rendered text, so it needs --set reward_template=FORMAT: "
+                f"the model's chat format ({', '.join(TEMPLATES)}), or a file with {{problem}} and {{answer}}"
             )
         if self.template and self.template not in TEMPLATES:
             missing = [one for one in ("{problem}", "{answer}") if one not in self.template]
             if missing:
                 raise SettingError(
-                    f"--reward-template: has no {missing[0]}; it is {', '.join(TEMPLATES)}, or a file with "
+                    f"reward_template: has no {missing[0]}; it is {', '.join(TEMPLATES)}, or a file with "
                     "{problem} and {answer} in it"
                 )
 
@@ -196,7 +196,7 @@ def _of_classes(form: Form, values: Sequence[object]) -> float:
     if not numbers or len(numbers) > MAX_CLASSES:
         raise ValueError(f"{len(numbers)} numbers for one answer: this is no reward model")
     if not -len(numbers) <= form.class_ < len(numbers):
-        raise ValueError(f"has {len(numbers)} classes, and --reward-class is {form.class_}")
+        raise ValueError(f"has {len(numbers)} classes, and reward_class is {form.class_}")
     if all(0 <= one <= 1 for one in numbers) and math.isclose(sum(numbers), 1, abs_tol=1e-3):
         numbers = [math.log(max(one, 1e-300)) for one in numbers]
     chosen = numbers.pop(form.class_)

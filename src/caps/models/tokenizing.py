@@ -36,11 +36,11 @@ class Tokenizer:
             from tokenizers import Tokenizer as Library  # noqa: PLC0415
         except ImportError:
             raise MissingExtraError("tokenizers", "tokenizers", "a tokenizer.json") from None
-        text = read_text(path, option="--tokenizer", most=MAX_FILE_BYTES)
+        text = read_text(path, option="tokenizer", most=MAX_FILE_BYTES)
         try:
             self._library = Library.from_str(text)
         except Exception as error:  # the library raises bare ones
-            raise SettingError(f"--tokenizer {path}: is no tokenizer.json: {str(error)[:200]}") from None
+            raise SettingError(f"tokenizer {path}: is no tokenizer.json: {str(error)[:200]}") from None
         self._library.no_truncation()
         self._library.no_padding()
 

@@ -143,7 +143,7 @@ class Summary(Figures):
             **({"servers": server_lines(self.servers)} if self.servers else {}),
         }
 
-    def as_text(self, price: Price | None, seconds: float, gpu_hour_usd: float | None) -> str:
+    def as_text(self, price: Price | None, seconds: float) -> str:
         """Return the totals as a few lines of text."""
         total, calls = self.total, self.ledger.calls
         about = "about " if self.ledger.estimated else ""
@@ -154,7 +154,7 @@ class Summary(Figures):
             f"tokens: {about}{number(total.asked, 0)} asked, {number(total.billed, 0)} billed "
             f"({number(total.cached, 0)} cached), {number(total.output, 0)} written{self._trial_text()}; "
             f"{_rho(self.ledger.rho)}; {percent(self.baseline.share(total))} % of V1-Infer's reading",
-            f"cost: {self._money(price, seconds, gpu_hour_usd)}",
+            f"cost: {self._money(price)}",
         ]
         if self.outcomes.labelled:
             lines.append(self.outcomes.as_text())
@@ -179,11 +179,9 @@ class Summary(Figures):
             usd = price.of(trial.prompt, trial.output, trial.cached)
         return price.of_sums(self.total) + usd
 
-    def _money(self, price: Price | None, seconds: float, gpu_hour_usd: float | None) -> str:
-        if gpu_hour_usd is not None:
-            return f"${seconds / 3600 * gpu_hour_usd:.4f} of GPU time"
+    def _money(self, price: Price | None) -> str:
         if price is None:
-            return "unknown (give --price-input and --price-output, or --gpu-hour-usd)"
+            return "unknown (give --price-input and --price-output)"
         about = "about " if self.ledger.estimated else ""
         return f"{about}${self._dollars(price):.4f}"
 

@@ -96,7 +96,7 @@ class JudgeSpec:
             raise SettingError(f"--judge reward needs --reward-api: one of {', '.join(REWARD_APIS)}")
         template = config.reward_template or ""
         if template and template not in TEMPLATES:
-            template = read_text(template, option="--reward-template")
+            template = read_text(template, option="reward_template")
         return Form(config.reward_api, template, config.reward_steps, config.reward_class)
 
     def unanswerable(self, strategy: Strategy) -> list[AskKind]:

@@ -25,7 +25,6 @@ class ModelOptions(TypedDict, total=False):
     judge: Judge | JudgeFunction | str | Sequence[JudgeLike] | None
     judge_model: str | None
     judge_base_url: str | Sequence[str] | None
-    judge_api_key_env: str | None
     reward_api: Literal["vllm-score", "vllm-classify", "vllm-pooling", "sglang"] | None
     reward_template: str | None
     reward_steps: Literal["last", "min", "mean"] | None
@@ -52,7 +51,6 @@ class ModelOptions(TypedDict, total=False):
     views: Mapping[str, object] | None
     hard_evidence: Literal["auto", "on", "off"] | None
     write_tests: int | None
-    write_tests_model: str | None
     sandbox: Literal["auto", "bwrap", "unsafe-local", "off"] | None
     further_inputs: int | None
     further_seconds: float | None

@@ -17,7 +17,7 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -266,8 +266,6 @@ def open_findings(
     where = resolved.generator
     if where is None:
         raise SettingError("write_tests needs a model that writes them: give --model")
-    if config.write_tests_model is not None:
-        where = replace(where, model=config.write_tests_model)
     model = recorded_model(models.get(where) or resolved.connector.connect(where, config), journal, config)
     return make_findings(config, journal, texts, make_test_writer(config, model, where.model, journal))
 

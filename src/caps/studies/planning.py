@@ -22,7 +22,6 @@ from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.text import CHARACTERS_PER_TOKEN
 from caps.core.types import Ask, Case, Entrant, Level
-from caps.evidence.domains import with_stated_domain
 from caps.judging.base import PreparedCase
 from caps.judging.llm import JudgeSettings
 from caps.judging.preparation import PromptSizes
@@ -221,7 +220,6 @@ class PlanSettings:
     seed: int
     per_character: float = PER_CHARACTER
     context: int | None = None
-    domain: str | None = None
 
 
 def plan_cases(
@@ -255,8 +253,7 @@ def _forecast_chunk(settings: PlanSettings, chunk: Sequence[Case]) -> list[list[
     prepare = make_prepare(
         settings.profile, settings.views, context=settings.context, reply=JudgeSettings().max_tokens
     )
-    stated = (with_stated_domain(case, settings.domain) for case in chunk)
-    return [_forecast_all(prepare(case), settings) for case in stated if isinstance(case, Case)]
+    return [_forecast_all(prepare(case), settings) for case in chunk]
 
 
 def _forecast_all(prepared: PreparedCase, settings: PlanSettings) -> list[Forecast]:
