@@ -159,7 +159,7 @@ def configured(
         context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
         parameters = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for parameter in (context, *arguments, *sorted((*others, *generated.values()), key=_panel_order))
+            for parameter in (context, *arguments, *sorted((*generated.values(), *others), key=_panel_order))
         ]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
