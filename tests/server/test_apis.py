@@ -104,7 +104,7 @@ async def test_an_error_after_the_first_heartbeat_is_an_event_of_the_api(api):
         ScriptedEndpoint(
             [Status(400, {"error": {"message": "no"}}, until=lambda: len(received) > 1)]
         ) as stub,
-        served(stub.url, heartbeat=0.05) as call,
+        served(stub.url, limits=Limits(heartbeat=0.05)) as call,
     ):
         body = {**given, "model": "caps/m", "stream": True, "caps": {"n": 1}}
         said = (await call(path=f"/v1/{api}", body=body, on_body=received.append)).body.decode()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from caps.server.admission import Limits
 from caps.testing import Hang, Pieces, Raw, Reply, ScriptedEndpoint, Status, asked, upstream
 from support.pages import whole_text
 from support.serving import inside, served
@@ -167,7 +168,7 @@ async def test_kept_runs_can_be_shown_are_bounded_and_hold_no_key(tmp_path):
 
     async with (
         ScriptedEndpoint(upstream) as stub,
-        served(stub.url, key="sk-upstream-key", keep=tmp_path, keep_last=2) as call,
+        served(stub.url, key="sk-upstream-key", keep=tmp_path, limits=Limits(keep_last=2)) as call,
     ):
         await call(body=asked(caps={"n": 3}))
         body = {"model": "caps/m", "problem": "secret?", "candidates": ["quality=0.1", "quality=0.3"]}

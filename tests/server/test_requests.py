@@ -231,7 +231,7 @@ async def test_an_error_after_the_first_heartbeat_is_an_event():
 
     async with (
         ScriptedEndpoint([Status(400, {"error": {"message": "no"}}, until=lambda: received)]) as stub,
-        served(stub.url, heartbeat=0.05) as call,
+        served(stub.url, limits=Limits(heartbeat=0.05)) as call,
     ):
         answer = await call(body=asked(stream=True, caps={"n": 1}), on_body=received.append)
     events = [part for part in answer.body.decode().split("\n\n") if part.startswith("data: ")]
@@ -250,7 +250,7 @@ async def test_a_key_that_the_upstream_repeats_is_removed_when_forwarding():
 async def test_a_client_that_disconnects_ends_the_work_upstream():
     async with (
         ScriptedEndpoint([Hang()]) as stub,
-        served(stub.url, config_={"max_connections": 32}, heartbeat=0.05) as call,
+        served(stub.url, config_={"max_connections": 32}, limits=Limits(heartbeat=0.05)) as call,
     ):
         leaves = asyncio.Event()
         visits = [

@@ -4,6 +4,7 @@ import pytest
 
 from caps.config import RunConfig
 from caps.core.errors import SettingError
+from caps.server.admission import Limits
 from caps.server.app import ServerConfig
 from caps.session.resolve import resolve
 from caps.testing import ScriptedEndpoint, asked, upstream
@@ -13,7 +14,10 @@ KEY = {"authorization": "Bearer right"}
 
 
 async def test_pages_are_open_and_may_run_nothing_but_their_own_script():
-    async with ScriptedEndpoint(upstream) as server, served(server.url, keys=("right",), recent=5) as app:
+    async with (
+        ScriptedEndpoint(upstream) as server,
+        served(server.url, keys=("right",), limits=Limits(recent=5)) as app,
+    ):
         home, docs, recent, description = [
             await app("GET", path) for path in ("/", "/docs", "/recent", "/openapi.json")
         ]
@@ -34,7 +38,7 @@ def test_recent_requests_are_kept_where_wanted_and_the_oldest_forgotten():
         return (await app("GET", "/recent")).json["requests"]
 
     with ScriptedEndpoint(upstream) as server:
-        kept = inside(server.url, work, recent=2)
+        kept = inside(server.url, work, limits=Limits(recent=2))
         none = inside(server.url, work)
     assert [(one["question"], one["answer"]) for one in kept] == [
         ("third?", "It is 4."),

@@ -9,6 +9,7 @@ setting has no option of its own: `--set NAME=VALUE` sets it, as do a variable a
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +27,7 @@ from caps.cli.help import (
     MAIN,
     PANELS,
     PERFORMANCE,
+    SERVER,
     STRATEGY,
     print_help,
 )
@@ -107,8 +109,10 @@ def configured(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of some groups of settings; it is called with `config` and `keys`.
 
-    `defaults` replaces the default of single settings for this command, and `without` omits some. The file
-    that settings came from is printed on standard error, unless the command does that itself.
+    A parameter of the command whose type is a dataclass of settings (`core.settings`), such as the limits of
+    a server, becomes an option for each of its fields. `defaults` replaces the default of single settings for
+    this command, and `without` omits some. The file that settings came from is printed on standard error,
+    unless the command does that itself.
     """
     usual, left_out = defaults or {}, frozenset(without)
     taken = {
@@ -131,11 +135,17 @@ def configured(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         declared = inspect.signature(command).parameters
         arguments = [parameter for parameter in declared.values() if _is_argument(parameter.annotation)]
+        tables: dict[str, Any] = {
+            name: parameter.annotation
+            for name, parameter in declared.items()
+            if is_dataclass(parameter.annotation) and name not in ("config", "keys")
+        }
         others = [
             parameter
             for name, parameter in declared.items()
-            if name not in ("ctx", "config", "keys") and parameter not in arguments
+            if name not in ("ctx", "config", "keys", *tables) and parameter not in arguments
         ]
+        others += [_field_parameter(spec) for table in tables.values() for spec in fields(table)]
 
         @wraps(command)
         def run(ctx: typer.Context, **values: Any) -> None:
@@ -154,6 +164,8 @@ def configured(
             named_domain(config.domain)
             if "ctx" in declared:
                 values["ctx"] = ctx
+            for name, table in tables.items():
+                values[name] = table(**{spec.name: values.pop(spec.name) for spec in fields(table)})
             command(config=config, keys=Keys.find(config, **{name: words[name] for name in keys}), **values)
 
         context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
@@ -308,6 +320,20 @@ def setting_option(name: str) -> Any:
     """The option of a single setting, for commands that take only a few of them."""
     setting = options()[name]
     return _typer_option(setting, setting.default)
+
+
+def _field_parameter(spec: "Field[Any]") -> inspect.Parameter:
+    """The option of a field that `core.settings.setting` declares."""
+    about = spec.metadata["about"]
+    declared = typer.Option(
+        f"--{spec.name.replace('_', '-')}",
+        help=f"{about[0].upper()}{about[1:]}.",
+        metavar=spec.metadata["unit"],
+        min=spec.metadata["least"],
+        max=spec.metadata["most"],
+        rich_help_panel=SERVER,
+    )
+    return _plain(spec.name, Annotated[type(spec.default), declared], default=spec.default)
 
 
 def _plain(name: str, annotation: Any, *, default: Any = None) -> inspect.Parameter:

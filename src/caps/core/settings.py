@@ -18,12 +18,13 @@ def setting(
     choices: tuple[str, ...] = (),
     least: float | None = None,
     most: float | None = None,
+    unit: str = "N",
 ) -> Any:
-    """Declare a dataclass field with a one-line description and its limits.
+    """Declare a dataclass field with a one-line description, its limits and, for an option, its unit.
 
     A default of None declares an optional number.
     """
-    limits = {"about": about, "choices": choices, "least": least, "most": most}
+    limits = {"about": about, "choices": choices, "least": least, "most": most, "unit": unit}
     return field(default=default, metadata=limits)
 
 

@@ -15,17 +15,36 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of requests. At the time limit a request gets the best answer so far; at any other, an error."""
+    """Limits of requests; each is an option of `caps serve`.
 
-    max_samples: int = setting(32, "samples per request, or candidates per case", least=1)
-    max_body: int = setting(16 * MIB, "bytes per request body", least=1)
-    max_held: int = setting(512 * MIB, "bytes of all request bodies in memory", least=1)
-    max_concurrent: int = setting(256, "requests that run at the same time", least=1)
-    max_waiting: int = setting(1024, "requests that may wait to run", least=0)
-    max_seconds: float = setting(600.0, "seconds per request, including its wait", least=0.1)
-    body_seconds: float = setting(30.0, "seconds in which a request must arrive", least=0.1)
+    At the time limit a request gets the best answer so far; at any other, an error.
+    """
+
+    max_samples: int = setting(32, "most samples per request, or candidates per case", least=1)
+    max_body: int = setting(16 * MIB, "most bytes of a request", least=1, unit="BYTES")
+    max_held: int = setting(512 * MIB, "most bytes of all requests in memory", least=1, unit="BYTES")
+    max_concurrent: int = setting(256, "most requests that run at the same time", least=1)
+    max_waiting: int = setting(1024, "most requests that wait to run", least=0)
+    max_seconds: float = setting(
+        600.0, "most seconds per request, including its wait", least=0.1, unit="SECONDS"
+    )
+    body_seconds: float = setting(
+        30.0, "most seconds in which a client must send a request", least=0.1, unit="SECONDS"
+    )
     max_judge_tokens: int = setting(
-        0, "judge tokens per request, input and output; 0 means no limit", least=0
+        0, "most judge tokens per request, input and output; 0 means no limit", least=0, unit="TOKENS"
+    )
+    heartbeat: float = setting(10.0, "seconds between the heartbeats of a stream", least=0.01, unit="SECONDS")
+    grace: float = setting(
+        60.0, "seconds in which requests may finish after SIGTERM", least=1, unit="SECONDS"
+    )
+    keep_last: int = setting(1000, "with --keep: most runs; the oldest are deleted", least=1)
+    recent: int = setting(
+        0,
+        "remember the last N requests with their answers, in memory, and show them on the page at /, to "
+        "every client with a key; 0 remembers none",
+        least=0,
+        most=1000,
     )
 
     def __post_init__(self) -> None:

@@ -72,12 +72,8 @@ class ServerConfig:
     keys: Sequence[str] = field(default=(), repr=False)
     allow_anyone: bool = False
     limits: Limits = field(default_factory=Limits)
-    heartbeat: float = 10.0
-    grace: float = 60.0
     log: JsonLog = field(default_factory=JsonLog)
     keep: Path | None = None  # folder for the runs of requests
-    keep_last: int = 1000
-    recent: int = 0  # requests that are remembered and shown on the page
     cors: Sequence[str] = ()  # origins whose pages may use this server
     settings: str | None = None  # which settings came from which file, for the log
 
@@ -129,7 +125,7 @@ async def _serve_on(config: ServerConfig, sock: socket.socket) -> None:
         url = f"http://{host}:{sock.getsockname()[1]}/v1"
         config.log.write("listening", url=url, upstream=app.state.service.upstream.address, **more)
         await run_server(
-            app, sock, grace=config.grace, header_seconds=config.limits.body_seconds, log=config.log
+            app, sock, grace=config.limits.grace, header_seconds=config.limits.body_seconds, log=config.log
         )
 
 
@@ -157,8 +153,8 @@ def create_app(config: ServerConfig) -> Starlette:
             Handlers(
                 log=config.log,
                 metrics=metrics,
-                heartbeat=config.heartbeat,
-                recent=RecentRequests(config.recent) if config.recent else None,
+                heartbeat=config.limits.heartbeat,
+                recent=RecentRequests(config.limits.recent) if config.limits.recent else None,
             )
         ),
         middleware=[
@@ -278,7 +274,7 @@ async def _open_service(
             admission=admission,
             texts=texts,
             meter=meter,
-            kept=None if config.keep is None else KeptRuns(config.keep, config.keep_last, config.log),
+            kept=None if config.keep is None else KeptRuns(config.keep, config.limits.keep_last, config.log),
             virtual=virtual,
         )
 
