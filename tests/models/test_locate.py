@@ -17,7 +17,7 @@ from caps.models.embedded import EmbeddedModel, choose_threads
 from caps.models.endpoints import connect, locate
 from caps.models.http import HttpModel
 from caps.models.weights import context_length, default_weights, weights_name
-from caps.sandbox.base import usable_cores
+from caps.workers.pool import usable_cores
 from support.waiting import wait_until
 
 

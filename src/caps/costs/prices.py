@@ -3,17 +3,13 @@
 An unknown price is `None`, never 0: a budget in dollars must not pass silently.
 """
 
-import sqlite3
-from collections.abc import Collection, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from caps.core.errors import InputError, SettingError
+from caps.core.errors import SettingError
 from caps.costs.ledger import Sums
-from caps.journal.database import explain, inspect
 
 MILLION = 1_000_000
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -130,24 +126,3 @@ class Terms:
             return None
         billed = round(tokens)
         return self.price.of(billed, round(calls * self.output), billed if all_cached else 0)
-
-
-def measured_output(journal: Path, model: str | None, templates: Collection[str]) -> float:
-    """Mean output tokens of the judge calls in a journal, for one model or all; read-only."""
-    if not journal.is_file():
-        raise InputError(f"--journal {journal}: no such file")
-    marks = ", ".join("?" * len(templates))
-    query = f"SELECT avg(output_tokens) FROM replies WHERE template IN ({marks})"  # noqa: S608
-    try:
-        with closing(sqlite3.connect(f"{journal.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            inspect(connection, journal)
-            by_model = () if model is None else (model,)
-            ((mean,),) = connection.execute(
-                f"{query} AND model = ?" if by_model else query, (*templates, *by_model)
-            ).fetchall()
-    except sqlite3.Error as error:
-        raise explain(error, journal) from error
-    if mean is None:
-        whose = "" if model is None else f" of {model!r}"
-        raise InputError(f"--journal {journal}: no judge calls{whose} in it")
-    return float(mean)

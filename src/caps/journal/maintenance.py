@@ -9,13 +9,13 @@ Invariants:
 
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from caps.core.errors import JournalError
+from caps.core.errors import InputError, JournalError
 from caps.journal.database import (
     BUSY_SECONDS,
     beside,
@@ -24,6 +24,7 @@ from caps.journal.database import (
     create,
     examine,
     explain,
+    inspect,
     is_empty,
     is_unwritable,
     prepare,
@@ -278,3 +279,24 @@ def _empty_log(connection: sqlite3.Connection, path: Path) -> None:
             f"journal {str(path)!r} is held by another process for too long: what was removed is "
             "not served any more, but its bytes remain; end that process, then run the same command again"
         )
+
+
+def measured_output(journal: Path, model: str | None, templates: Collection[str]) -> float:
+    """Mean output tokens of the judge calls in a journal, for one model or all; read-only."""
+    if not journal.is_file():
+        raise InputError(f"--journal {journal}: no such file")
+    marks = ", ".join("?" * len(templates))
+    query = f"SELECT avg(output_tokens) FROM replies WHERE template IN ({marks})"  # noqa: S608
+    try:
+        with closing(sqlite3.connect(f"{journal.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            inspect(connection, journal)
+            by_model = () if model is None else (model,)
+            ((mean,),) = connection.execute(
+                f"{query} AND model = ?" if by_model else query, (*templates, *by_model)
+            ).fetchall()
+    except sqlite3.Error as error:
+        raise explain(error, journal) from error
+    if mean is None:
+        whose = "" if model is None else f" of {model!r}"
+        raise InputError(f"--journal {journal}: no judge calls{whose} in it")
+    return float(mean)

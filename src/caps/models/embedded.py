@@ -20,7 +20,7 @@ from caps.core.errors import CapsError, InputError, MissingExtraError, SettingEr
 from caps.models.base import Completion, ConnectOptions, Request
 from caps.models.http import HttpModel, Timeouts
 from caps.models.weights import context_length, path_of, weights_name
-from caps.sandbox.base import usable_cores
+from caps.workers.pool import usable_cores
 
 BATCH = 128  # an abandoned call runs to the end of its batch; larger batches are hardly faster
 

@@ -13,7 +13,6 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
@@ -180,16 +179,3 @@ def _no_bubblewrap(why: str) -> UserError:
 
 # No site packages, no user settings, no bytecode files; without site there is no exit().
 PYTHON = Language("python", "main.py", ("python", "-P", "-s", "-S", "-B"))
-
-
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-
-
-def usable_cores(quota: Path = _QUOTA) -> int:
-    """Cores this process may use: its affinity, limited by a container's quota."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        allowed, period = quota.read_text(encoding="ascii").split()
-        return max(1, min(cores, int(allowed) // int(period)))
-    except (OSError, ValueError, ZeroDivisionError):  # no such file, or "max": no quota
-        return cores

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from caps.core.errors import InputError
-from caps.costs.prices import measured_output
+from caps.journal.maintenance import measured_output
 from caps.session.resolve import Resolved
 from caps.studies.bench import Bench
 from caps.studies.planning import PlanSettings, plan_cases

@@ -12,8 +12,10 @@ result does not depend on how busy the machine is. The clock is only a backstop,
 import asyncio
 import contextlib
 import json
+import os
 import signal
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from caps.core.text import parse_json
@@ -30,7 +32,18 @@ _PROGRAM = (
 
 
 _NO_JSON = object()
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _OUT_OF_TIME = getattr(signal, "SIGPROF", None)  # not on Windows: there the clock ends a request
+
+
+def usable_cores(quota: Path = _QUOTA) -> int:
+    """Cores this process may use: its affinity, limited by a container's quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        allowed, period = quota.read_text(encoding="ascii").split()
+        return max(1, min(cores, int(allowed) // int(period)))
+    except (OSError, ValueError, ZeroDivisionError):  # no such file, or "max": no quota
+        return cores
 
 
 class NoReplyError(Exception):

@@ -17,9 +17,8 @@ import msgspec
 
 from caps.core.errors import InputError, SlowTextError
 from caps.registry import plugin_packages
-from caps.sandbox.base import usable_cores
 from caps.workers import child
-from caps.workers.pool import NoReplyError, Workers
+from caps.workers.pool import NoReplyError, Workers, usable_cores
 
 T = TypeVar("T")
 
