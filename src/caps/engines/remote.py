@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -30,7 +30,6 @@ from caps.costs.prices import Price
 from caps.engines.base import CaseRun, Outcome
 from caps.engines.budget import BudgetLimits, BudgetPool, RunBudget
 from caps.engines.local import LocalEngine
-from caps.findings.base import Findings
 from caps.journal.records import Reply, ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import NOTHING, Ruling
@@ -239,11 +238,17 @@ class RemoteCoordinator:
             ) from None
 
 
+class CountsUnusable(Protocol):
+    """Findings, as far as a worker reports them: why some were not possible, and how often."""
+
+    unusable: Counter[str]
+
+
 class WorkerContext(NamedTuple):
     """What a worker runs cases with: an engine for at most N seconds (None: no limit), and findings."""
 
     engine: Callable[[float | None], LocalEngine]
-    findings: Findings | None
+    findings: CountsUnusable | None
 
 
 OpenContext: TypeAlias = Callable[

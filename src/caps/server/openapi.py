@@ -1,5 +1,6 @@
 """The OpenAPI description of the server, with the settings a request may change and the limits in force."""
 
+from importlib.metadata import version
 from typing import Any
 
 from caps.config import RunConfig, per_request_options
@@ -50,8 +51,6 @@ ANTHROPIC_ERROR = {
 
 def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
     """The description as a JSON object."""
-    from caps import __version__  # noqa: PLC0415  (the package imports its parts first)
-
     shared = {
         "model": {
             "type": "string",
@@ -105,7 +104,7 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
     }
     return {
         "openapi": "3.1.0",
-        "info": {"title": "caps serve", "version": __version__},
+        "info": {"title": "caps serve", "version": version("caps-select")},
         "components": {
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer"},
