@@ -248,20 +248,18 @@ _PROFILES = {
 PROFILES = Registry("profile", "caps.profiles", _PROFILES, {})
 
 _PRESETS = {
-    "default": Entry("caps.sampling.presets:Preset", "any chat model", "caps"),
-    "qwen3-14b": Entry("caps.sampling.presets:QWEN3_14B", "32,768 tokens, top-k off", f"{PAPER}, §E.4"),
+    "default": Entry("caps.sampling.base:Preset", "any chat model", "caps"),
+    "qwen3-14b": Entry("caps.sampling.base:QWEN3_14B", "32,768 tokens, top-k off", f"{PAPER}, §E.4"),
     "qwen3-4b-instruct": Entry(
-        "caps.sampling.presets:QWEN3_4B_INSTRUCT", "the same, thinking off", f"{PAPER}, §E.4"
+        "caps.sampling.base:QWEN3_4B_INSTRUCT", "the same, thinking off", f"{PAPER}, §E.4"
     ),
     "qwen3-4b-thinking": Entry(
-        "caps.sampling.presets:QWEN3_4B_THINKING", "the same, thinking always on", f"{PAPER}, §E.4"
+        "caps.sampling.base:QWEN3_4B_THINKING", "the same, thinking always on", f"{PAPER}, §E.4"
     ),
     "gpt-oss-20b": Entry(
-        "caps.sampling.presets:GPT_OSS_20B", "the problem as it is, reasoning effort medium", f"{PAPER}, §E.4"
+        "caps.sampling.base:GPT_OSS_20B", "the problem as it is, reasoning effort medium", f"{PAPER}, §E.4"
     ),
-    "small": Entry(
-        "caps.sampling.presets:SMALL", "small models: four worked examples, short answers", "caps"
-    ),
+    "small": Entry("caps.sampling.base:SMALL", "small models: four worked examples, short answers", "caps"),
 }
 PRESETS = Registry("preset", "caps.presets", _PRESETS, {}, {"extra": ()})
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from caps.cli.doctor import environment_places
-from caps.cli.doctor_checks import (
+from caps.cli.doctor import (
     EXTRAS,
     Extra,
     check_endpoint,
@@ -16,6 +15,7 @@ from caps.cli.doctor_checks import (
     check_python,
     check_sandbox,
     check_weights,
+    environment_places,
 )
 from caps.models.endpoints import ServerAddress
 from caps.models.weights import cached_path

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from caps.cli.doctor_checks import check_toolchain
+from caps.cli.doctor import check_toolchain
 from caps.core.errors import InputError, UserError
 from caps.core.types import Candidate, Case, Problem
 from caps.findings.programs import BehaviourFinder

@@ -7,9 +7,8 @@ from caps.core.domains import Grade
 from caps.core.errors import RefusedError, SettingError
 from caps.core.types import Candidate
 from caps.prompts.fence import JOINER
-from caps.sampling.base import SamplingTools
+from caps.sampling.base import Preset, SamplingTools
 from caps.sampling.methods import Aggregate, Rsa
-from caps.sampling.presets import Preset
 from support.drawing import problem, run, sampler_of, texts
 
 MEMBER = re.compile(r"member (\d+)")

@@ -5,9 +5,8 @@ import asyncio
 from caps.config import RunConfig
 from caps.core.types import Case, Problem
 from caps.models.scripted import ScriptedModel
-from caps.sampling.base import SamplingTools
+from caps.sampling.base import Preset, SamplingTools
 from caps.sampling.methods import Independent
-from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler, sample_all
 from caps.session.parts import load_templates
 from caps.session.resolve import Objects, resolve

@@ -11,8 +11,8 @@ from caps.config.tables import Place, Table, read_table
 from caps.costs.prices import Price, listed_price
 from caps.models.endpoints import Connector, Endpoint
 from caps.models.servers import join_addresses
+from caps.sampling.base import Preset
 from caps.sampling.methods import make_preset, resolve_preset
-from caps.sampling.presets import Preset
 
 QUALITY = 0.6
 EXPECTED = 4.0  # samples that the expected quality of a generator counts for

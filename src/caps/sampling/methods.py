@@ -12,8 +12,7 @@ from caps.evidence.anatomy import spoken
 from caps.evidence.views import thinking
 from caps.models.endpoints import EMBEDDED
 from caps.registry import METHODS, PRESETS, build
-from caps.sampling.base import Generator, Method, Sampled, SamplingTools, record_step
-from caps.sampling.presets import Preset
+from caps.sampling.base import Generator, Method, Preset, Sampled, SamplingTools, record_step
 
 
 @dataclass(frozen=True, slots=True)

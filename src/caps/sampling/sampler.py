@@ -25,8 +25,7 @@ from caps.models.base import Completion, Model, Request
 from caps.models.limits import Gate
 from caps.prompts.fence import JOINER, nonce_for
 from caps.prompts.render import ask_for_answer, generation_name, render
-from caps.sampling.base import Method, Sample, Sampled, SamplingTools
-from caps.sampling.presets import Preset
+from caps.sampling.base import Method, Preset, Sample, Sampled, SamplingTools
 
 LEAST_WINDOW = 32  # tokens
 

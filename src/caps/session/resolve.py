@@ -29,10 +29,9 @@ from caps.models.endpoints import Callbacks, Connector, Endpoint, find_endpoints
 from caps.models.probing import VisionTests
 from caps.models.servers import join_addresses
 from caps.registry import path_of_class
-from caps.sampling.base import Method
+from caps.sampling.base import Method, Preset
 from caps.sampling.generators import GeneratorSource, read_sources, with_first_generator
 from caps.sampling.methods import make_method, make_preset, resolve_preset
-from caps.sampling.presets import Preset
 from caps.session.cases import CaseDefaults
 from caps.session.engines import batch_started
 from caps.session.judges import JudgeSpec, check_recorded, config_alone, is_model, keys_alone, load_judge
