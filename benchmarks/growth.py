@@ -28,7 +28,7 @@ from typing import Any
 
 from peers.endpoint import Latency, endpoint
 from peers.pools import marked_cases
-from peers.tables import Page, insert
+from peers.tables import Page
 
 from caps import Case, Verdict
 from caps.config import RunConfig
@@ -208,7 +208,6 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--full", action="store_true", help="the whole range; some ten minutes")
     options.add_argument("--markdown", action="store_true", help="tables for the documentation")
-    options.add_argument("--into", type=Path, metavar="PAGE", help="write the tables into a page, too")
     options.add_argument(
         "--svg", type=Path, metavar="FILE", help="draw what grows, into FILE-candidates.svg and so on"
     )
@@ -221,14 +220,12 @@ def main() -> None:
         "connections": connections,
     }
     found: dict[str, list[Point]] = {}
-    page = Page(markdown=given.markdown or given.into is not None)
+    page = Page(markdown=given.markdown)
     for name in given.only:
         print(f"{name} ...", file=sys.stderr, flush=True)
         found[name] = sweeps[name](full=given.full)
         told(page, name.capitalize(), found[name])
     print(page)
-    if given.into:
-        insert(given.into, "growth", str(page))
     if given.svg:
         draw(given.svg, found)
     if given.json:

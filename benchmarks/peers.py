@@ -2,7 +2,7 @@
 
     python benchmarks/peers.py              a table on the terminal (about six minutes)
     python benchmarks/peers.py --quick      fewer cases, no second table without latency
-    python benchmarks/peers.py --into docs/explanation/benchmarks.md
+    python benchmarks/peers.py --into docs/research/peers.md
     python benchmarks/peers.py --json FILE  everything that was measured
 
 Pools, judge and accuracy are SIMULATED (benchmarks/peers/pools.py, answers.py); calls, tokens, seconds,
@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from peers.claims import claims
 from peers.endpoint import Latency, Running, endpoint
 from peers.installing import NotInstalledError, interpreter, own_path, version
 from peers.pools import Marked, marked_cases
@@ -133,7 +132,6 @@ def main() -> None:
     page = Page(markdown=given.markdown or given.into is not None)
     job_table(page, entries, cases)
     unhurried_table(page, entries)
-    claims(page, entries)
     accuracy_table(page, accuracy)
     notes(page, entries, cases, latency, busy)
     print(page)

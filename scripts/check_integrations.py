@@ -3,7 +3,7 @@
     python scripts/check_integrations.py                     all tools (network, gigabytes, up to an hour)
     python scripts/check_integrations.py --only inspect --only llm
     python scripts/check_integrations.py --folder DIR        keep the environments there, and reuse them
-    python scripts/check_integrations.py --into docs/howto/integrations.md
+    python scripts/check_integrations.py --into docs/research/integrations.md
 
 Each example runs three times: with a judge that works; with one whose key expires after its first reply,
 which must surface as an error that says so; and again with the journal of that run, in which that reply

@@ -1,9 +1,10 @@
 """Hooks of mkdocs: the site is made from the files of the repository as they are.
 
-README, CHANGELOG and CONTRIBUTING become pages, programs of `examples/` and files of `deploy/` come along,
-and links are moved accordingly. `FOLDER/*` in the nav stands for the pages of a folder that the nav does not
-name. Three comments in a page are replaced: `<!-- other names -->` by the exported names that the page does
-not document, `<!-- fields of NAME -->` by the settings of a strategy, `<!-- settings -->` by those of a run.
+README, CHANGELOG, CONTRIBUTING and SECURITY become pages, programs of `examples/` and files of `deploy/`
+come along, and links are moved accordingly. `FOLDER/*` in the nav stands for the pages of a folder that
+the nav does not name. Three comments in a page are replaced: `<!-- other names -->` by the exported names
+that the page does not document, `<!-- fields of NAME -->` by the settings of a strategy, `<!-- settings
+-->` by those of a run.
 """
 
 import dataclasses
@@ -14,8 +15,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
-SHIPPED = ("examples/*.py", "deploy/*", "studies/**/*.toml", "LICENSE", "CITATION.cff")
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+SHIPPED = ("examples/*.py", "deploy/*", "studies/**/*.toml", "LICENSE", "NOTICE", "CITATION.cff")
 OTHER_NAMES, SETTINGS = "<!-- other names -->", "<!-- settings -->"
 FIELDS = re.compile(r"<!-- fields of (\w+) -->")
 LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
