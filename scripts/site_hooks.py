@@ -62,6 +62,19 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return "".join(parts)
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Make corners of tables plain cells: a header without a text has no name."""
+    return re.sub(r"<th([^>]*)></th>", r"<td\1></td>", html)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Give the search of the theme a name."""
+    return output.replace(
+        'data-md-component="search" role="dialog"',
+        'data-md-component="search" role="dialog" aria-label="Search"',
+    )
+
+
 def other_names(markdown: str) -> str:
     """Directives for the exported names that have none."""
     import caps  # noqa: PLC0415
