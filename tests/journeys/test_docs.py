@@ -21,6 +21,11 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r'^```\w+ title="([\w.]+)"\n(.*?)^```', re.MULTILINE | re.DOTALL)
+#: Options of other programs that pages name alone.
+OTHER_OPTIONS = {
+    "--approach", "--build-arg", "--die-with-parent", "--enable-prefix-caching", "--help", "--info-fd", "--install-completion",
+    "--is-embedding", "--show-completion", "--version",
+}  # fmt: skip
 ENDPOINT = "http://localhost:8000/v1"
 
 
@@ -132,6 +137,20 @@ def test_every_option_has_an_anchor_of_its_own():
         anchors = re.findall(r"\{#([\w-]+)\}$", page.read_text(), re.MULTILINE)
         assert len(anchors) == len(set(anchors)), page
     assert "### `--strategy NAME` {#strategy}" in (ROOT / "docs/reference/cli/select.md").read_text()
+
+
+def test_every_option_that_a_page_names_exists():
+    reference = ROOT / "docs" / "reference" / "cli"
+    headings = "".join(
+        re.findall(r"^#+ `.*$", "".join(page.read_text() for page in reference.glob("*.md")), re.MULTILINE)
+    )
+    known = set(re.findall(r"--[a-z][a-z0-9-]*", headings)) | OTHER_OPTIONS
+    for page in PAGES:
+        spans = re.findall(r"`((?:caps |--)[^`\n]*)`", page.read_text())
+        named = {
+            option for span in spans for option in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*(?![\w…-])", span)
+        }
+        assert named <= known, (page, named - known)
 
 
 @pytest.mark.parametrize(("page", "body"), blocks("json"))
