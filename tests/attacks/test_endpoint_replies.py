@@ -353,19 +353,16 @@ def test_a_stream_without_end_is_passed_on_within_its_time_and_is_not_held():
     assert peak < 250 << 10  # KB
 
 
-def swallowed(port, body, until=None):
-    """How many bytes come back from a server that is asked to forward, until it hangs up; or what, up to a mark."""
+def swallowed(port, body):
+    """How many bytes come back from a server that is asked to forward, until it hangs up."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(
             b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n" % len(body) + body
         )
-        taken, start = 0, b""
+        taken = 0
         while part := connection.recv(1 << 20):
             taken += len(part)
-            start = (start + part)[: 1 << 16]
-            if until is not None and until in start:
-                return start
     return taken
 
 
@@ -381,6 +378,7 @@ def peak_of(pid):
         (lambda: answer(b"?", head=b"HTTP/1.1 999 Odd\r\n"), {502}),
         (lambda: answer(b"?", head=b"HTTP/1.1 000 Odd\r\n"), {502}),
         (lambda: answer(b"?", head=b"HTTP/1.1 099 Odd\r\n"), {502}),
+        (lambda: answer(b"?", head=b"HTTP/1.1 600 Odd\r\n"), {502}),
         (lambda: answer(b"", head=b"HTTP/1.1 204 None\r\n"), {204}),
         (lambda: answer(b"{}", head=b"HTTP/1.1 200 OK\r\nX-Request-Id: \xff\xfe\x80\r\n"), {200}),
         (lambda: answer(b"{}", head=b"HTTP/1.1 200 OK\r\nX-Request-Id: a\x01b\r\n"), {200, 502}),
@@ -404,14 +402,11 @@ async def test_what_an_endpoint_sends_against_http_never_becomes_an_error_of_our
 @pytest.mark.parametrize("status", ["000", "099", "600", "999"])
 def test_a_status_that_http_does_not_have_is_a_fault_of_the_endpoint(status):
     head = f"HTTP/1.1 {status} Odd\r\n".encode()
-    with RawEndpoint(always(lambda: answer(b"?", head=head))) as endpoint:
-        with pytest.raises(BrokenServerError, match=f"status {int(status)}"):
-            one(endpoint.url)
-        with running(endpoint.url) as server:
-            body = json.dumps(asked(model="plain")).encode()
-            assert swallowed(server.port, body, until=b"\r\n\r\n").startswith(b"HTTP/1.1 502 ")
-            assert server.end() == 0
-    assert not [line for line in server.lines if line["event"] == "fault"]
+    with (
+        RawEndpoint(always(lambda: answer(b"?", head=head))) as endpoint,
+        pytest.raises(BrokenServerError, match=f"status {int(status)}"),
+    ):
+        one(endpoint.url)
 
 
 # --- faults that come and go --------------------------------------------------------------------------------
@@ -615,25 +610,13 @@ def shapes(number: int) -> list[Any]:
     chance, found = Random(number), []
     for _ in range(EACH // 6):
         one, two = shape(chance), shape(chance)
-        choice = {
-            "message": {"content": one, "tool_calls": two},
-            "logprobs": {"content": [two, {"top_logprobs": one}]},
-        }
-        found += [
-            one,
-            {"error": one, "errors": two},
-            {"choices": [{"message": one}]},
-            {"choices": [choice], "usage": two},
-        ]
+        message, logprobs = {"content": one, "tool_calls": two}, {"content": [two, {"top_logprobs": one}]}
+        choice = {"message": message, "logprobs": logprobs}
+        response = {"status_code": two, "body": {"choices": [choice]}}
+        found += [one, {"error": one, "errors": two}]
+        found += [{"choices": [{"message": one}]}, {"choices": [choice], "usage": two}]
         found += [{"id": "b1", "status": one, "errors": two, "request_counts": one, "data": [two]}]
-        found += [
-            {
-                "custom_id": "k",
-                "id": one,
-                "response": {"status_code": two, "body": {"choices": [choice]}},
-                "error": two,
-            }
-        ]
+        found += [{"custom_id": "k", "id": one, "response": response, "error": two}]
     return found
 
 
@@ -654,10 +637,11 @@ def test_no_shape_of_a_reply_raises_anything_but_what_a_reader_may_raise(seed):
 @given(st.binary(max_size=60) | st.text(max_size=40).map(lambda text: text.encode("utf-16")))
 def test_no_bytes_raise_anything_but_what_a_reader_may_raise(payload):
     for body in (payload, b'{"choices": [{"message": {"content": "' + payload + b'"}}]}'):
-        try:
-            assert isinstance(kept(body), str)
-        except ValueError as error:
-            assert str(error)
+        for read in (kept, read_item):
+            try:
+                assert read(body)
+            except ValueError as error:
+                assert str(error)
 
 
 @settings(max_examples=EXAMPLES)

@@ -117,15 +117,6 @@ def test_other_files_behind_a_byte_order_mark_are_read(tmp_path):
     assert load_templates(tmp_path / "prompts")[name] == words
 
 
-def test_a_configuration_behind_a_byte_order_mark_holds_for_a_command(tmp_path):
-    cases = write_cases(tmp_path / "cases.jsonl", 3, n=2)
-    (tmp_path / "caps.toml").write_bytes(BOM + b"limit = 1\n")
-    done = caps("select", cases, "--dry-run", "--config", tmp_path / "caps.toml")
-    assert done.returncode == 0, done.stderr
-    assert "case 0" in done.stdout
-    assert "case 1" not in done.stdout
-
-
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "latin-1"])
 def test_another_encoding_is_named_and_no_traceback(tmp_path, encoding):
     path = tmp_path / "text"
@@ -362,13 +353,6 @@ def test_a_log_packed_with_zstandard_is_read_like_one_packed_with_deflate(tmp_pa
     assert list(read_eval(new)) == list(read_eval(old))
     (case,) = read_eval(new)
     assert [(one.text, one.correct) for one in case.candidates] == [("4", True), ("5", False)]
-
-
-def test_the_command_reads_a_log_packed_with_zstandard(tmp_path):
-    path = log(tmp_path / "new.eval", epochs())
-    done = caps("import", path)
-    assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["candidates"]) == 2
 
 
 def test_a_member_that_unpacks_without_end_is_named_and_the_others_are_read(tmp_path):

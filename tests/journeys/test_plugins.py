@@ -233,43 +233,25 @@ def test_a_domain_of_the_config_is_that_of_cases_that_state_none(tmp_path):
     assert "guessed" not in stated.stderr
 
 
+#: Of each wrong plug-in: what it is to be, and what is said.
 WRONG = {
-    "NoPlay": "strategy",
-    "OtherPlay": "strategy",
-    "Explodes": "strategy",
-    "OneArgument": "judge",
-    "NoMaxUsage": "judge",
-    "OtherRule": "judge",
-    "NUMBER": "judge",
-    "NoGrade": "grader",
-    "NoVersion": "grader",
-    "NoFind": "finder",
-    "TwoArguments": "view",
-    "NoComplete": "backend",
-    "NUMBER ": "domain",
-    "NAMELESS": "domain",
-    "WORDLESS": "domain",
-    "NO_FUNCTION": "domain",
-    "Missing": "strategy",
-}
-SAID = {
-    "NoPlay": "has no method play(entrants, rng), which a strategy needs",
-    "OtherPlay": "its method is play(entrants), and a strategy needs play(entrants, rng)",
-    "Explodes": "cannot be created: RuntimeError: boom",
-    "OneArgument": "it takes (problem), but is called with (problem, a, b)",
-    "NoMaxUsage": "has no method max_usage(prepared, ask), which a judge needs",
-    "OtherRule": "its method is rule(prepared), and a judge needs rule(prepared, ask, budget)",
-    "NUMBER": "must be a function (problem, a, b), or have the methods rule and max_usage",
-    "NoGrade": "has no method grade(case, candidate), which a grader needs",
-    "NoVersion": "has no version",
-    "NoFind": "has no method find(case, until), which a finder needs",
-    "TwoArguments": "it takes (candidate, more), but is called with (candidate)",
-    "NoComplete": "has no method complete(request), which a model backend needs",
-    "NUMBER ": "not a caps.Domain",
-    "NAMELESS": "a name consists of",
-    "WORDLESS": "prompts = 'sql': must be one of code, math, general",
-    "NO_FUNCTION": "signature = 3: must be a function of a candidate, or its name",
-    "Missing": "cannot be loaded",
+    "NoPlay": ("strategy", "has no method play(entrants, rng), which a strategy needs"),
+    "OtherPlay": ("strategy", "its method is play(entrants), and a strategy needs play(entrants, rng)"),
+    "Explodes": ("strategy", "cannot be created: RuntimeError: boom"),
+    "OneArgument": ("judge", "it takes (problem), but is called with (problem, a, b)"),
+    "NoMaxUsage": ("judge", "has no method max_usage(prepared, ask), which a judge needs"),
+    "OtherRule": ("judge", "its method is rule(prepared), and a judge needs rule(prepared, ask, budget)"),
+    "NUMBER": ("judge", "must be a function (problem, a, b), or have the methods rule and max_usage"),
+    "NoGrade": ("grader", "has no method grade(case, candidate), which a grader needs"),
+    "NoVersion": ("grader", "has no version"),
+    "NoFind": ("finder", "has no method find(case, until), which a finder needs"),
+    "TwoArguments": ("view", "it takes (candidate, more), but is called with (candidate)"),
+    "NoComplete": ("backend", "has no method complete(request), which a model backend needs"),
+    "NUMBER ": ("domain", "not a caps.Domain"),
+    "NAMELESS": ("domain", "a name consists of"),
+    "WORDLESS": ("domain", "prompts = 'sql': must be one of code, math, general"),
+    "NO_FUNCTION": ("domain", "signature = 3: must be a function of a candidate, or its name"),
+    "Missing": ("strategy", "cannot be loaded"),
 }
 WRONG_CODE = """
     import caps
@@ -322,13 +304,14 @@ def use(kind, path):
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_plug_in_that_lacks_something_is_told_what(name, tmp_path, monkeypatch):
+    kind, said = WRONG[name]
     (tmp_path / "wrong_plugins.py").write_text(dedent(WRONG_CODE))
     monkeypatch.syspath_prepend(tmp_path)
     path = f"wrong_plugins:{name.strip()}"
     with pytest.raises(SettingError) as caught:
-        use(WRONG[name], path)
+        use(kind, path)
     domains._registered.pop("wrongly", None)
-    assert SAID[name] in str(caught.value)
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -493,15 +476,8 @@ def test_a_run_of_a_domain_of_ones_own_is_replayed_when_that_is_named_again(tmp_
 def test_the_command_line_may_name_code_of_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(EXAMPLES)
     path = written(tmp_path, {"problem": "?", "candidates": ["high", "4806 m", "4 km"]})
-    words = [
-        "--model",
-        "digits",
-        "--base-url",
-        "py:own_model:connect",
-        "--view",
-        "partial=py:own_view:last_lines",
-    ]
-    done = caps("select", path, *words, "--no-journal")
+    words = "--model digits --base-url py:own_model:connect --view partial=py:own_view:last_lines"
+    done = caps("select", path, words, "--no-journal")
     assert json_lines(done)[0]["winner"] == 1, done.stderr
     rows = written(
         tmp_path, {"country": "France", "capital": "Paris"}, {"country": "Peru", "capital": "Lima"}

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from caps.core.types import Message
 from caps.journal.records import request_key
-from caps.models.base import Completion, Request
+from caps.models.base import Request
 from caps.models.batch import encode_line, parse_key, read_batch, read_item, read_result
-from caps.models.faults import Fault
 from caps.models.pending import Failures, PendingRequest
 from caps.models.wire import encode_body
 from caps.testing import Reply
@@ -31,17 +30,6 @@ def test_a_line_holds_the_bytes_of_a_live_call_under_the_key_of_the_journal(text
     assert line.count(b"\n") == 1
     assert line.endswith(b',"body":' + encode_body(request) + b"}\n")
     assert parse_key(line) == json.loads(line)["custom_id"] == request_key(request)
-
-
-@settings(max_examples=40)
-@given(st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=9), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["custom_id", "id", "response", "error", "body", "status_code", "choices", "message", "code"]), inner, max_size=5)).map(lambda value: json.dumps(value).encode()))  # fmt: skip
-def test_no_line_breaks_the_reader(line):
-    try:
-        item = read_item(line)
-    except ValueError as error:
-        assert str(error)
-        return
-    assert isinstance(read_result(item, ASKED), Completion | Fault)
 
 
 def test_replies_of_openai_and_of_vllm_are_read_alike():

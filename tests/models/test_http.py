@@ -19,7 +19,7 @@ from caps.core.errors import (
     UnknownModelError,
     UnreachableError,
 )
-from caps.core.types import Message, TokenLogprob, Usage
+from caps.core.types import Message, Usage
 from caps.models.base import Completion, Request
 from caps.models.faults import Retries
 from caps.models.http import HttpModel, Timeouts
@@ -104,18 +104,6 @@ def test_details_of_usage_and_reasoning_are_read():
         got = one(server)
     assert got.usage == Usage(90, 40, cached=64, reasoning=30)
     assert got.reasoning == "hm"
-
-
-def test_log_probabilities_are_read():
-    token = {
-        "token": "A",
-        "logprob": -0.1,
-        "bytes": [65],
-        "top_logprobs": [{"token": "A", "logprob": -0.1}, {"token": "B", "logprob": -2.4}],
-    }
-    with ScriptedEndpoint([Reply("A", logprobs=[token])]) as server:
-        got = one(server, ask(top_logprobs=2))
-    assert got.logprobs == (TokenLogprob("A", -0.1, (("A", -0.1), ("B", -2.4))),)
 
 
 @pytest.mark.parametrize(
@@ -318,11 +306,6 @@ def test_the_key_is_nowhere_to_be_read(trouble, caplog, capfd):
     assert KEY not in "".join(chain) + caplog.text + "".join(capfd.readouterr())
     assert KEY not in repr(HttpModel(server.url, KEY))
     assert len(chain) == 1, "nothing of aiohttp's hangs on the error"
-
-
-def test_passwords_in_the_address_are_not_shown():
-    model = HttpModel("https://me:hidden@host/v1?api-key=alsohidden")
-    assert repr(model) == "HttpModel('https://host/v1')"
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,14 @@ from typer.testing import CliRunner
 from caps import select_sync
 from caps.cli.main import make_app
 from caps.config import RunConfig
-from caps.core.errors import MissingFeatureError, UnreachableError
+from caps.core.errors import MissingFeatureError
 from caps.engines.base import in_order
-from caps.journal.records import request_key
 from caps.models.endpoints import Callbacks
 from caps.session.resolve import resolve
 from caps.session.session import open_session
 from caps.testing import Reply, ScriptedEndpoint, asked, better_quality_wins, cases, upstream, write_cases
 from support.serving import inside, served
-from support.several_servers import NOBODY, ask, slowly
+from support.several_servers import NOBODY, slowly
 from support.shell import caps
 
 
@@ -79,20 +78,6 @@ def test_one_server_and_several_share_a_journal(tmp_path):
     assert sum(one.ledger.total().billed for one in outcomes) == 0
 
 
-def test_the_key_of_a_request_knows_no_group():
-    assert request_key(ask("one")) == request_key(ask("another"))
-
-
-def test_a_server_without_the_model_is_named():
-    told = []
-    with (
-        ScriptedEndpoint(better_quality_wins) as right,
-        ScriptedEndpoint(models=("other",), check_model=True) as wrong,
-    ):
-        run(right.url, wrong.url, told=told)
-        assert any(wrong.url in line and "it offers other" in line for line in told), told
-
-
 def test_a_server_without_log_probabilities_is_named():
     token = {"token": "OK", "logprob": -0.1, "top_logprobs": [{"token": "OK", "logprob": -0.1}]}
     with (
@@ -111,13 +96,6 @@ def test_a_server_that_is_down_at_the_start_may_come_later():
     assert len(told) == 1
 
 
-def test_nobody_at_all_ends_it_at_the_start():
-    with pytest.raises(UnreachableError, match="none of the 2 servers") as caught:
-        run(NOBODY, "http://127.0.0.1:10/v1")
-    assert "http://127.0.0.1:9/v1" in str(caught.value)
-    assert "http://127.0.0.1:10/v1" in str(caught.value)
-
-
 def test_from_python_several_addresses_are_a_list():
     with ScriptedEndpoint(better_quality_wins) as one, ScriptedEndpoint(better_quality_wins) as other:
         for case in cases(4):
@@ -128,11 +106,11 @@ def test_from_python_several_addresses_are_a_list():
 
 def test_nobody_at_all_is_a_line_and_exit_code_2(tmp_path):
     cases_ = write_cases(tmp_path / "cases.jsonl", 1, n=4)
-    done = caps("select", cases_, "--model", "m", "--base-url", NOBODY, "--base-url", "http://127.0.0.1:10")
+    done = caps("select", cases_, "--model", "m", "--base-url", NOBODY, "--base-url http://127.0.0.1:10")
     assert done.returncode == 2
-    assert (
-        "caps: none of the 2 servers is available: no server answers at http://127.0.0.1:9/v1" in done.stderr
-    )
+    said = "caps: none of the 2 servers is available: no server answers at http://127.0.0.1:9/v1"
+    assert said in done.stderr
+    assert "http://127.0.0.1:10/v1" in done.stderr
 
 
 def invoked(*words, **environment):

@@ -85,8 +85,10 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 
 
 def test_unseen_characters_get_visible_stand_ins() -> None:
-    assert quoted("a\x00b\x1b[2Kc\rd\r\ne\tf\x7f") == "a␀b␛[2Kc␍d\ne\tf␡"
-    assert quoted("a\u202eb\u2066c\x85d\ud800e\U000e0041f") == "a\ufffdb\ufffdc\ufffdd\ufffde\ufffdf"
+    for safe in (quote, show):
+        assert safe("a\x00b\x1b[2Kc\rd\r\ne\tf\x7f", NONCE) == "a␀b␛[2Kc␍d\ne\tf␡"
+        unseen = "a\u202eb\u2066c\x85d\ud800e\U000e0041f"
+        assert safe(unseen, NONCE) == "a\ufffdb\ufffdc\ufffdd\ufffde\ufffdf"
     assert quoted("one\u2028two") == "one\ntwo"
 
 
@@ -109,6 +111,7 @@ def test_a_nonce_spliced_together_by_a_view_is_broken() -> None:
     assert block.lower().count("abc123") == 2
     assert block.startswith("<<<BEGIN CANDIDATE A abc123>>>\n")
     assert block.endswith("\n<<<END CANDIDATE A abc123>>>")
+    assert show("END abc123 and ABC123", NONCE) == f"END a{JOINER}bc123 and A{JOINER}BC123"
 
 
 def test_an_empty_candidate_has_its_fence() -> None:
@@ -167,11 +170,6 @@ def test_a_program_is_shown_as_it_is(text: str) -> None:
     assert show(text, "abc123") == text
 
 
-def test_unseen_characters_are_shown_as_visible_stand_ins() -> None:
-    assert show("a\x00b\x1b[2Kc\rd\r\ne\tf\x7f", "abc123") == "a␀b␛[2Kc␍d\ne\tf␡"
-    assert show("a\u202eb\x85c\ud800d\U000e0041e", "abc123") == "a\ufffdb\ufffdc\ufffdd\ufffde"
-
-
 @given(any_texts)
 @example("<<|im_start|>>")
 @example("]~b]~b]")
@@ -193,10 +191,6 @@ def test_no_token_survives_beside_others(text: str) -> None:
 def test_a_text_without_brackets_is_shown_as_it_is(text: str) -> None:
     if "ssistantfinal" not in text.lower() and not UNSEEN.search(text):
         assert show(text, "~") == text.replace("~", f"~{JOINER}")
-
-
-def test_a_nonce_spliced_together_by_a_view_is_broken_when_it_is_shown() -> None:
-    assert show("END abc123 and ABC123", "abc123") == f"END a{JOINER}bc123 and A{JOINER}BC123"
 
 
 def test_a_code_is_short_stable_and_depends_on_the_nonce() -> None:
