@@ -6,7 +6,18 @@ from typing import NamedTuple
 from rich.text import Text
 
 from caps.core.contest import Contest, Turn
-from caps.core.types import Answer, Ask, Group, Pairing, Pick, Rating, Unanswered, Verdict
+from caps.core.types import (
+    Answer,
+    Ask,
+    Group,
+    Pairing,
+    Pick,
+    Rating,
+    Round,
+    Selection,
+    Unanswered,
+    Verdict,
+)
 
 Label = Callable[[int], str]
 SLOT_A = "ᴬ"
@@ -26,6 +37,20 @@ def confidence(verdict: Verdict) -> str:
     """Return the confidence of a verdict: tie, LOW or HIGH; other margins as two ratings."""
     named = {0.0: "tie", 2.0: "LOW", 6.0: "HIGH"}
     return named.get(float(abs(verdict.a - verdict.b)), f"{verdict.a:g}-{verdict.b:g}")
+
+
+def survivors_of(round_: Round, following: Round | None, chosen: Selection) -> tuple[int, ...]:
+    """Return who advances: candidates of the next round, finalists, or the better of each pair."""
+    players = {candidate for ask in round_.asks for candidate in ask.entrants}
+    if following is not None:
+        later = {candidate for ask in following.asks for candidate in ask.entrants} | {*following.byes}
+        rescued = set() if following.kind == "elimination" else set(chosen.rescued)  # did not advance here
+        return tuple(sorted(players & (later - rescued)))
+    if chosen.finalists and not players <= set(chosen.finalists):
+        return tuple(sorted(players & set(chosen.finalists) - set(chosen.rescued)))
+    rank = {candidate: index for index, candidate in enumerate(chosen.order)}
+    pairs = [ask.entrants for ask in round_.asks if isinstance(ask, Pairing)]
+    return tuple(sorted({min(pair, key=rank.__getitem__) for pair in pairs}))
 
 
 def draw(contest: Contest, label: Label = str) -> list[Text]:
@@ -79,12 +104,8 @@ def _tree(turns: Sequence[Turn], contest: Contest, label: Label) -> list[Text]:
         for player in _players(turn):
             blocks.setdefault(player, _Block(player, [Text(f"{label(player)} ")], 0))
         width = max(blocks[player].lines[0].cell_len for player in _players(turn))
-        if index + 1 < len(turns):
-            survivors = _players(turns[index + 1])
-        elif chosen.finalists:
-            survivors = set(chosen.finalists) - set(chosen.rescued)
-        else:
-            survivors = set(chosen.order[: len(_players(turn)) - len(games)])
+        following = turns[index + 1].round if index + 1 < len(turns) else None
+        survivors = survivors_of(turn.round, following, chosen)
         merged = {bye: _extend(blocks[bye], width) for bye in turn.round.byes}
         for (a, b), answer in games.items():
             winner = a if a in survivors else b

@@ -1,8 +1,8 @@
-"""Receipts: how a case was decided, as data: judge calls, clusters, prompts, replies, decisive verdicts."""
+"""Receipts: how a case was decided, as data: judge calls, answers, prompts, replies, decisive verdicts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from caps.core.contest import Contest
 from caps.core.errors import CapsError
@@ -16,9 +16,7 @@ from caps.core.types import (
     Pairing,
     Pick,
     Rating,
-    Round,
     RoundKind,
-    Selection,
     Unanswered,
     Verdict,
     verdict_of,
@@ -27,14 +25,16 @@ from caps.engines.base import CaseRun
 from caps.journal.records import request_key
 from caps.judging.base import Opinion, PreparedCase
 from caps.reports.answers import ANSWER_CHARACTERS, plain_formula, short_name, shortened_words
-from caps.reports.bracket import confidence
+from caps.reports.bracket import confidence, survivors_of
+from caps.runs.judge_quality import is_misjudged
 from caps.runs.outcomes import Outcome, outcome_of
 from caps.runs.rebuild import RebuiltRun
-from caps.runs.result_lines import Line, answer_of, ask_of, opinions_of, sureness
+from caps.runs.result_lines import Line, answer_of, ask_of, opinions_of
 from caps.runs.summary import group_by_ask, malformed_cause
 
 UNANSWERED = "not answered"  # the stage of questions without an answer
 MAX_FLIPS = 64  # verdicts reversed in one contest
+CLOSE = 2e-3  # probabilities in result lines are rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,120 +136,6 @@ def _read_answer(ask: Ask, answer: Answer | None) -> tuple[int | None, str]:
     return None, f"unanswered: {answer.reason}" if isinstance(answer, Unanswered) else "unanswered"
 
 
-def survivors_of(round_: Round, following: Round | None, chosen: Selection) -> tuple[int, ...]:
-    """Return who advances: candidates of the next round, finalists, or the better of each pair."""
-    players = {candidate for ask in round_.asks for candidate in ask.entrants}
-    if following is not None:
-        later = {candidate for ask in following.asks for candidate in ask.entrants} | {*following.byes}
-        rescued = set() if following.kind == "elimination" else set(chosen.rescued)  # did not advance here
-        return tuple(sorted(players & (later - rescued)))
-    if chosen.finalists and not players <= set(chosen.finalists):
-        return tuple(sorted(players & set(chosen.finalists) - set(chosen.rescued)))
-    rank = {candidate: index for index, candidate in enumerate(chosen.order)}
-    pairs = [ask.entrants for ask in round_.asks if isinstance(ask, Pairing)]
-    return tuple(sorted({min(pair, key=rank.__getitem__) for pair in pairs}))
-
-
-def clusters_of(
-    signed: Sequence[tuple[int, str | None]], stages: Sequence[Stage], winner: int
-) -> tuple[tuple[int, ...], ...]:
-    """Group equal answers that one of them represents, that one first; equals that compete stay separate."""
-    first = stages[0].players if stages else {winner}
-    groups: dict[object, list[int]] = {}
-    for candidate, signature in signed:
-        groups.setdefault(candidate if signature is None else signature, []).append(candidate)
-    clusters: list[tuple[int, ...]] = []
-    for members in groups.values():
-        playing = [candidate for candidate in members if candidate in first]
-        if len(playing) == 1:
-            clusters.append((playing[0], *(member for member in members if member != playing[0])))
-        elif not playing and not stages:
-            clusters.append(tuple(members))
-        else:
-            clusters += [(candidate,) for candidate in playing]
-    return tuple(clusters)
-
-
-def fates_of(stages: Sequence[Stage], clusters: Sequence[tuple[int, ...]], line: Line) -> dict[int, str]:
-    """Describe how far each candidate came."""
-    fates = {other: f"same answer as #{head}" for head, *others in clusters for other in others}
-    for stage in stages:
-        if stage.kind != "elimination":
-            continue
-        for game in stage.games:
-            if len(game.shown) == 2:
-                a, b = game.shown
-                winner = a if a in stage.through else b
-                loser = b if winner == a else a
-                fates[loser] = f"out in stage {stage.name}, against #{winner}"
-    finalists = line.get("finalists") or ()
-    fates |= dict.fromkeys(finalists, "finalist")
-    fates |= dict.fromkeys(rescued_of(line), "finalist, rescued")
-    if not finalists:
-        places = enumerate(line["order"], 1)
-        fates |= {candidate: f"place {rank}" for rank, candidate in places if candidate not in fates}
-    return fates | {line["winner"]: "chosen"}
-
-
-def rescued_of(line: Line) -> tuple[int, ...]:
-    """Return the rescued candidates of a result line."""
-    rescued = line.get("rescued")
-    return () if rescued is None else (rescued,) if isinstance(rescued, int) else tuple(rescued)
-
-
-@dataclass(frozen=True, slots=True)
-class Flip:
-    """A reversed verdict and the winner it leads to; None if the judge was never asked what follows."""
-
-    game: int
-    preferred: int
-    winner: int | None
-
-
-def flips(
-    strategy: Strategy, entrants: Sequence[Entrant], *, seed: str, contest: Contest, most: int = MAX_FLIPS
-) -> list[Flip]:
-    """Find single verdicts that, reversed, change the winner or leave it open, by replaying the contest.
-
-    A contest that was stopped early has none.
-    """
-    if contest.stopped is not None:
-        return []
-    turns = contest.transcript
-    asks = [ask for turn in turns for ask in turn.round.asks]
-    answers = [answer for turn in turns for answer in turn.answers]
-    recorded = dict(zip(asks, answers, strict=True))
-    decisive = []
-    for number, (ask, answer) in enumerate(zip(asks[:most], answers, strict=False)):
-        if not isinstance(ask, Pairing) or not isinstance(answer, Verdict):
-            continue
-        for other in _reversed(answer):
-            winner = _winner(strategy, entrants, seed, {**recorded, ask: other})
-            if winner != contest.selection.winner:
-                decisive.append(Flip(number, ask.a if other.a > other.b else ask.b, winner))
-    return decisive
-
-
-def _reversed(verdict: Verdict) -> Iterator[Verdict]:
-    """Yield the reversed verdict; for a tie, a verdict for each side."""
-    if verdict.a != verdict.b:
-        yield verdict.swapped()
-    else:
-        yield from (verdict_of("A", "LOW"), verdict_of("B", "LOW"))
-
-
-def _winner(
-    strategy: Strategy, entrants: Sequence[Entrant], seed: str, recorded: dict[Ask, Answer]
-) -> int | None:
-    contest = Contest(strategy, entrants, seed=seed)
-    while round_ := contest.pending:
-        answers = [recorded[ask] for ask in round_.asks if ask in recorded]
-        if len(answers) < len(round_.asks):
-            return None
-        contest.answer(answers)
-    return contest.selection.winner
-
-
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A candidate: how far it came, its label, test results and score."""
@@ -274,42 +160,72 @@ class AnswerGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """How a case was decided; without `whole` only calls are known, as the contest could not be replayed."""
+class Missed:
+    """A right candidate that was not chosen: how often its answer was compared, and how often it lost.
 
-    case: str
-    strategy: str
+    `removed_by` is the number of the verdict that cost it most.
+    """
+
+    candidate: int
+    compared: int
+    lost: int
+    removed_by: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A reversed verdict and the winner it leads to; None if the judge was never asked what follows."""
+
+    game: int
+    preferred: int
     winner: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """How a case was decided: its result line, and what the run and its journal add to it.
+
+    Without `whole` only calls are known, as the contest could not be replayed.
+    """
+
+    line: Line
+    games: tuple[Game, ...]
     stages: tuple[Stage, ...]
     candidates: tuple[Standing, ...]
-    clusters: tuple[tuple[int, ...], ...] = ()  # the representative comes first
-    finalists: tuple[int, ...] = ()
-    rescued: tuple[int, ...] = ()
-    rescue_gap: float | None = None
-    provisional: bool = False
-    unread: bool = False  # no reply of the judge could be read
-    stopped: str | None = None
-    error: str | None = None
-    examples: int = 0
-    asked: int = 0
-    usd: float | None = None
-    flips: tuple[Flip, ...] | None = None
-    score_kind: str = ""  # the meaning of the scores
-    whole: bool = False
-    names: tuple[str, ...] = ()  # the answer of each candidate, where it is short; else empty
     answers: tuple[AnswerGroup, ...] = ()
-    influences: tuple[Influence, ...] = ()  # what moved the probability of the chosen candidate
-    probability: float | None = None
-    sureness: str = ""
-    calibrated: bool = False
-    abstained: bool = False
-    games: tuple[Game, ...] = field(default=(), repr=False)
-    story: tuple[Line, ...] = ()  # the steps of adaptive sampling
-    generators: tuple[Line, ...] = ()
-    fixed_16: Line | None = None
-
-    basis: str = ""  # what the probability rests on, in words
+    names: tuple[str, ...] = ()  # the answer of each candidate, where it is short; else empty
     gold: str = ""  # the reference answer
+    influences: tuple[Influence, ...] = ()  # what moved the probability of the chosen candidate
+    flips: tuple[Flip, ...] | None = None
+    rescue_gap: float | None = None
+    stopped: str | None = None
+    whole: bool = False
+
+    @property
+    def case(self) -> str:
+        """The id of the case."""
+        return str(self.line["id"])
+
+    @property
+    def winner(self) -> int | None:
+        """The chosen candidate; None if the case failed."""
+        return self.line.get("winner")
+
+    @property
+    def score_kind(self) -> str:
+        """The meaning of the scores."""
+        return self.line.get("score_kind") or "score"
+
+    @property
+    def finalists(self) -> tuple[int, ...]:
+        """The candidates of the finals."""
+        return tuple(self.line.get("finalists") or ())
+
+    @property
+    def rescued(self) -> tuple[int, ...]:
+        """The candidates that were admitted to the finals after losing narrowly."""
+        rescued = self.line.get("rescued")
+        return () if rescued is None else (rescued,) if isinstance(rescued, int) else tuple(rescued)
 
     def right(self, candidate: int | None) -> bool | None:
         """Return the label of a candidate, if it is known."""
@@ -338,6 +254,15 @@ class Receipt:
         """The questions that the judge answered, in order."""
         return [game for stage in self.stages if stage.name != UNANSWERED for game in stage.games]
 
+    def comparisons(self, members: Sequence[int]) -> list[Game]:
+        """The answered questions that compare some of these candidates with others."""
+        shown = ((game, [candidate in members for candidate in game.shown]) for game in self.answered_games)
+        return [
+            game
+            for game, inside in shown
+            if any(inside) and not all(inside) and not game.said.startswith("unanswered")
+        ]
+
     @property
     def outcome(self) -> Outcome | None:
         """Whether the choice is right, missed or impossible, if that is known."""
@@ -348,11 +273,10 @@ class Receipt:
 
     def misjudged(self, game: Game) -> bool:
         """Whether the judge preferred a wrong candidate although a right one was shown."""
-        shown = [self.right(candidate) for candidate in game.shown]
-        return game.preferred is not None and True in shown and self.right(game.preferred) is False
+        return is_misjudged(game.preferred, game.shown, self.right)
 
     @property
-    def missed(self) -> "Missed | None":
+    def missed(self) -> Missed | None:
         """The right candidate that was not chosen; None if there is none, or a right one was chosen."""
         ranked = [candidate for group in self.answers for candidate in group.members]
         right = [candidate for candidate in ranked if self.right(candidate)]
@@ -360,7 +284,7 @@ class Receipt:
             return None
         best = max(right, key=lambda candidate: (_score(self.standing(candidate)), -ranked.index(candidate)))
         group = self.answer_of(best) or AnswerGroup((best,))
-        about = [game for game in self.answered_games if _parts(game, group.members)]
+        about = self.comparisons(group.members)
         lost = [game for game in about if game.preferred is not None and game.preferred not in group.members]
         return Missed(best, len(about), len(lost), self._removed_by(group, lost))
 
@@ -387,23 +311,47 @@ def _score(standing: Standing | None) -> float:
     return 0.0 if standing is None or standing.score is None else standing.score
 
 
-def _parts(game: Game, members: Sequence[int]) -> bool:
-    """Whether a question compares some of these candidates with others."""
-    inside = [candidate in members for candidate in game.shown]
-    return len(inside) > 1 and any(inside) and not all(inside)
+def flips(strategy: Strategy, entrants: Sequence[Entrant], *, seed: str, contest: Contest) -> list[Flip]:
+    """Find single verdicts that, reversed, change the winner or leave it open, by replaying the contest.
 
-
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """A right candidate that was not chosen: how often its answer was compared, and how often it lost.
-
-    `removed_by` is the number of the verdict that cost it most.
+    A contest that was stopped early has none.
     """
+    if contest.stopped is not None:
+        return []
+    turns = contest.transcript
+    asks = [ask for turn in turns for ask in turn.round.asks]
+    answers = [answer for turn in turns for answer in turn.answers]
+    recorded = dict(zip(asks, answers, strict=True))
+    decisive = []
+    for number, ask, other in _reversals(asks, answers):
+        winner = _winner(strategy, entrants, seed, {**recorded, ask: other})
+        if winner != contest.selection.winner:
+            decisive.append(Flip(number, ask.a if other.a > other.b else ask.b, winner))
+    return decisive
 
-    candidate: int
-    compared: int
-    lost: int
-    removed_by: int | None
+
+def _reversals(asks: Sequence[Ask], answers: Sequence[Answer]) -> Iterator[tuple[int, Pairing, Verdict]]:
+    """Yield each verdict reversed, with its number; a tie is reversed in two ways."""
+    for number, (ask, answer) in enumerate(zip(asks[:MAX_FLIPS], answers, strict=False)):
+        if isinstance(ask, Pairing) and isinstance(answer, Verdict):
+            ways = (
+                (answer.swapped(),)
+                if answer.a != answer.b
+                else (verdict_of("A", "LOW"), verdict_of("B", "LOW"))
+            )
+            yield from ((number, ask, other) for other in ways)
+
+
+def _winner(
+    strategy: Strategy, entrants: Sequence[Entrant], seed: str, recorded: dict[Ask, Answer]
+) -> int | None:
+    contest = Contest(strategy, entrants, seed=seed)
+    while round_ := contest.pending:
+        answers = [recorded[ask] for ask in round_.asks if ask in recorded]
+        if len(answers) < len(round_.asks):
+            return None
+        contest.answer(answers)
+    return contest.selection.winner
 
 
 def receipt_of(
@@ -420,43 +368,56 @@ def receipt_of(
     are those of the case, if they are known.
     """
     games = games_of(run.calls.get(line["id"], [])) if games is None else games
-    if prepared is not None and "winner" in line:
-        receipt = _from_beliefs(run, line, prepared, games, with_flips=with_flips)
-        if receipt is not None:
-            return receipt
-        play = run.play(prepared)
-        if play is not None:
-            return _from_contest(run, line, play, games, with_flips=with_flips)
-    return _from_lines(run, line, prepared, games)
+    receipt = _from_line(line, None if prepared is None else prepared.case, games)
+    if prepared is None:
+        return receipt
+    entrants = prepared.evidence.entrants
+    groups = _groups(entrants, line.get("order") or ())
+    receipt = replace(
+        receipt,
+        answers=tuple(map(AnswerGroup, groups)),
+        names=_names(prepared.case, groups),
+        gold=_gold(prepared.case),
+    )
+    if "winner" not in line:
+        return receipt
+    believed = _with_beliefs(receipt, run.strategy, entrants, games, with_flips=with_flips)
+    if believed is not None:
+        return believed
+    play = run.play(prepared)
+    return receipt if play is None else _with_contest(receipt, run, play, games, with_flips=with_flips)
 
 
-def _common(run: RebuiltRun, line: Line, prepared: PreparedCase | None, games: list[Asked]) -> dict[str, Any]:
-    """What every receipt has."""
-    names, answers = tuple[str, ...](), list[AnswerGroup]()
-    if prepared is not None:
-        groups = _groups(prepared.evidence.entrants, line.get("order") or ())
-        names = _names(prepared.case, groups)
-        answers = [AnswerGroup(group) for group in groups]
-    return {
-        "case": line["id"],
-        "strategy": run.file.config.strategy,
-        "names": names,
-        "answers": tuple(answers),
-        "examples": line.get("examples", 0),
-        "asked": sum(asked.game.tokens for asked in games),
-        "usd": line.get("usd"),
-        "probability": line.get("probability"),
-        "sureness": sureness(line),
-        "calibrated": bool(line.get("calibrated")),
-        "abstained": bool(line.get("abstain")),
-        "score_kind": line.get("score_kind", ""),
-        "games": tuple(asked.game for asked in games),
-        "story": tuple(line.get("story") or ()),  # of a question that was answered with adaptive sampling
-        "generators": tuple(line.get("generators") or ()),
-        "fixed_16": line.get("fixed_16"),
-        "basis": " and ".join(line.get("basis") or ()),
-        "gold": "" if prepared is None else _gold(prepared.case),
-    }
+def _from_line(line: Line, case: Case | None, games: Sequence[Asked]) -> Receipt:
+    """What the lines of a run say without its contest."""
+    stages: list[tuple[str, str, list[Game]]] = []
+    for name, _, _, game, _ in games:
+        if not stages or stages[-1][:2] != (name, game.level):
+            stages.append((name, game.level, []))
+        stages[-1][2].append(game)
+    scores, passed = (
+        dict(enumerate(line.get("scores") or ())),
+        dict(enumerate(line.get("tests_passed") or ())),
+    )
+    labels = {} if case is None else {place: one.correct for place, one in enumerate(case.candidates)}
+    ranks = {candidate: rank for rank, candidate in enumerate(line.get("order") or (), 1)}
+    standings = (
+        Standing(
+            id=candidate,
+            fate="chosen" if candidate == line.get("winner") else f"place {ranks[candidate]}",
+            right=labels.get(candidate),
+            passed=passed.get(candidate),
+            score=scores.get(candidate),
+        )
+        for candidate in sorted(ranks)
+    )
+    return Receipt(
+        line=line,
+        games=tuple(asked.game for asked in games),
+        stages=tuple(Stage(name, tuple(held)) for name, _, held in stages),
+        candidates=tuple(standings),
+        stopped=line.get("stopped"),
+    )
 
 
 def _groups(entrants: Sequence[Entrant], order: Sequence[int]) -> list[tuple[int, ...]]:
@@ -489,81 +450,44 @@ def _gold(case: Case) -> str:
     )
 
 
-def _from_lines(run: RebuiltRun, line: Line, prepared: PreparedCase | None, games: list[Asked]) -> Receipt:
-    stages: list[tuple[str, str, list[Game]]] = []
-    for name, _, _, game, _ in games:
-        if not stages or stages[-1][:2] != (name, game.level):
-            stages.append((name, game.level, []))
-        stages[-1][2].append(game)
-    order = line.get("order") or []
-    fates = {candidate: f"place {rank}" for rank, candidate in enumerate(order, 1)}
-    scores = dict(enumerate(line.get("scores") or ()))
-    case = None if prepared is None else prepared.case
-    return Receipt(
-        winner=line.get("winner"),
-        stages=tuple(Stage(name, tuple(held)) for name, _, held in stages),
-        candidates=tuple(
-            _standing(candidate, fates[candidate], line, case, scores.get(candidate))
-            for candidate in sorted(order)
-        ),
-        finalists=tuple(line.get("finalists") or ()),
-        rescued=rescued_of(line),
-        provisional=bool(line.get("provisional")),
-        unread=line.get("cause") == "unreadable",
-        error=line.get("error"),
-        **_common(run, line, prepared, games),
-    )
-
-
-CLOSE = 2e-3  # probabilities in result lines are rounded
-
-
-def _from_beliefs(
-    run: RebuiltRun, line: Line, prepared: PreparedCase, games: list[Asked], *, with_flips: bool
+def _with_beliefs(
+    receipt: Receipt,
+    strategy: object,
+    entrants: Sequence[Entrant],
+    games: Sequence[Asked],
+    *,
+    with_flips: bool,
 ) -> Receipt | None:
-    """The receipt of a strategy that gives probabilities, from the recorded answers; None for any other."""
-    strategy: object = run.strategy
-    case, entrants = prepared.case, prepared.evidence.entrants
+    """Add how the probabilities moved, from the recorded answers; None for a strategy without them."""
+    line, winner = receipt.line, receipt.line["winner"]
     if not isinstance(strategy, Believing) or line.get("probability") is None or line.get("story"):
         return None
-    answered = [asked for asked in games if asked.answer is not None]
-    asks = [asked.ask for asked in answered]
-    answers = [asked.answer for asked in answered if asked.answer is not None]
+    asks = [asked.ask for asked in games if asked.answer is not None]
+    answers = [asked.answer for asked in games if asked.answer is not None]
     chances = list(strategy.follow(entrants, asks, answers))
-    winner = line["winner"]
     if abs(chances[-1][winner] - line["probability"]) > CLOSE:
         return None  # the cases or the findings have changed
-    common = _common(run, line, prepared, games)
     groups = [
         AnswerGroup(
             tuple(sorted(group.members, key=lambda member: (member != winner, -chances[-1][member]))),
             _likeliest(chances, group.members),
         )
-        for group in common["answers"]
+        for group in receipt.answers
     ]
     groups.sort(key=lambda group: (winner not in group.members, -group.chances[-1]))
-    stages = [Stage("ask", tuple(asked.game for asked in answered))] if answered else []
-    if missing := tuple(asked.game for asked in games if asked.answer is None):
-        stages.append(Stage(UNANSWERED, missing))
-    fates = {candidate: f"place {rank}" for rank, candidate in enumerate(line["order"], 1)}
+    answered = tuple(asked.game for asked in games if asked.answer is not None)
+    missing = tuple(asked.game for asked in games if asked.answer is None)
+    stages = (Stage("ask", answered), Stage(UNANSWERED, missing))
     influences: tuple[Influence, ...] = ()
     if with_flips and isinstance(strategy, Explaining):
         influences = strategy.explain(entrants, (), winner)  # before the judge; `groups` has what follows
-    standings = (
-        _standing(entrant.id, fates.get(entrant.id, ""), line, case, chances[-1][entrant.id])
-        for entrant in entrants
-    )
-    return Receipt(
-        winner=winner,
-        stages=tuple(stages),
-        candidates=tuple(standings),
-        provisional=bool(line.get("provisional")),
-        unread=line.get("cause") == "unreadable",
-        stopped=line.get("stopped"),
+    return replace(
+        receipt,
+        stages=tuple(stage for stage in stages if stage.games),
+        answers=tuple(groups),
         flips=_believed_flips(strategy, entrants, asks, answers, winner) if with_flips else None,
-        whole=True,
         influences=influences,
-        **{**common, "answers": tuple(groups), "score_kind": "probability"},
+        whole=True,
     )
 
 
@@ -579,12 +503,7 @@ def _believed_flips(
     strategy: Believing, entrants: Sequence[Entrant], asks: list[Ask], answers: list[Answer], winner: int
 ) -> tuple[Flip, ...]:
     """Find single verdicts that, reversed, make another candidate the likeliest, all others unchanged."""
-    others = [
-        (number, ask, other)
-        for number, (ask, answer) in enumerate(zip(asks[:MAX_FLIPS], answers, strict=False))
-        if isinstance(ask, Pairing) and isinstance(answer, Verdict)
-        for other in _reversed(answer)
-    ]
+    others = list(_reversals(asks, answers))
     instead = ([*answers[:number], other, *answers[number + 1 :]] for number, _, other in others)
     changed = []
     for (number, ask, other), last in zip(
@@ -596,58 +515,59 @@ def _believed_flips(
     return tuple(changed)
 
 
-def _from_contest(
-    run: RebuiltRun, line: Line, play: CaseRun, games: list[Asked], *, with_flips: bool
+def _with_contest(
+    receipt: Receipt, run: RebuiltRun, play: CaseRun, games: Sequence[Asked], *, with_flips: bool
 ) -> Receipt:
-    contest, case, entrants = play.contest, play.prepared.case, play.prepared.evidence.entrants
+    """Add the rounds of a replayed contest and how far each candidate came."""
+    contest, prepared = play.contest, play.prepared
     game_of = {asked.ask: asked.game for asked in games}
-    chosen = contest.selection
     stages = []
     rounds = [turn.round for turn in contest.transcript]
     for index, round_ in enumerate(rounds):
         following = next((later for later in rounds[index + 1 :] if later.kind != "second_look"), None)
-        survivors = survivors_of(round_, following, chosen)
-        asked = tuple(game_of[ask] for ask in round_.asks)
+        survivors = survivors_of(round_, following, contest.selection)
+        asked = tuple(game_of.pop(ask) for ask in round_.asks)
         stages.append(Stage(round_.stage, asked, round_.byes, survivors, round_.kind))
-    answered = {ask for round_ in rounds for ask in round_.asks}
-    if unanswered := tuple(game for ask, game in game_of.items() if ask not in answered):
-        stages.append(Stage(UNANSWERED, unanswered))
-    clusters = clusters_of([(entrant.id, entrant.signature) for entrant in entrants], stages, chosen.winner)
-    fates = fates_of(stages, clusters, line)
+    fates = _fates(receipt, stages)
+    if game_of:
+        stages.append(Stage(UNANSWERED, tuple(game_of.values())))
     decisive = None
     if with_flips and run.strategy is not None:
-        seed = f"{run.file.config.seed}/{case.id}"
-        decisive = tuple(flips(run.strategy, entrants, seed=seed, contest=contest))
-    standings = (
-        _standing(
-            entrant.id, fates.get(entrant.id, "did not play"), line, case, chosen.scores.get(entrant.id)
-        )
-        for entrant in entrants
-    )
-    return Receipt(
-        winner=chosen.winner,
+        seed = f"{run.file.config.seed}/{prepared.case.id}"
+        decisive = tuple(flips(run.strategy, prepared.evidence.entrants, seed=seed, contest=contest))
+    return replace(
+        receipt,
         stages=tuple(stages),
-        candidates=tuple(standings),
-        clusters=clusters,
-        finalists=chosen.finalists,
-        rescued=chosen.rescued,
-        rescue_gap=chosen.facts.get("rescue_gap"),
-        provisional=chosen.provisional,
+        candidates=tuple(
+            replace(standing, fate=fates.get(standing.id, "did not play")) for standing in receipt.candidates
+        ),
+        rescue_gap=contest.selection.facts.get("rescue_gap"),
         stopped=contest.stopped,
         flips=decisive,
         whole=True,
-        **{**_common(run, line, play.prepared, games), "score_kind": chosen.score_kind},
     )
 
 
-def _standing(
-    candidate: int, fate: str, line: Line, case: Case | None, score: float | None = None
-) -> Standing:
-    is_read = case is not None and candidate < len(case.candidates)
-    label = case.candidates[candidate].correct if case is not None and is_read else None
-    passed = line["tests_passed"][candidate] if "tests_passed" in line else None
-    fate = "chosen" if candidate == line.get("winner") else fate
-    return Standing(candidate, fate, label, passed, score)
+def _fates(receipt: Receipt, stages: Sequence[Stage]) -> dict[int, str]:
+    """How far each candidate came; equal answers that one of them represents share its way."""
+    players = stages[0].players if stages else {group.members[0] for group in receipt.answers}
+    fates = dict[int, str]()
+    for group in receipt.answers:
+        playing = [member for member in group.members if member in players]
+        if len(playing) == 1:
+            others = (member for member in group.members if member not in playing)
+            fates |= dict.fromkeys(others, f"same answer as #{playing[0]}")
+    for stage in stages:
+        for game in stage.games:
+            if stage.kind == "elimination" and len(game.shown) == 2:
+                a, b = game.shown
+                winner, loser = (a, b) if a in stage.through else (b, a)
+                fates[loser] = f"out in stage {stage.name}, against #{winner}"
+    fates |= dict.fromkeys(receipt.finalists, "finalist")
+    fates |= dict.fromkeys(receipt.rescued, "finalist, rescued")
+    if not receipt.finalists:
+        fates = {standing.id: standing.fate for standing in receipt.candidates} | fates
+    return fates if receipt.winner is None else fates | {receipt.winner: "chosen"}
 
 
 @dataclass(frozen=True, slots=True)

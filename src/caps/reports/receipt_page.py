@@ -5,14 +5,14 @@ opened (web/rich.js).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from caps.core.text import number, plural
 from caps.core.types import Case
 from caps.evidence.anatomy import final_answer
 from caps.reports.answers import answer_text, domain_of
-from caps.reports.elements import fold, scrolled, section
+from caps.reports.elements import fold, section, table
 from caps.reports.html import Child, Html, el, join
 from caps.reports.listing import MARKS
 from caps.reports.numbers import dollars, points, share
@@ -35,6 +35,7 @@ from caps.reports.receipt_pictures import (
     timeline,
     verdicts_about,
 )
+from caps.runs.result_lines import sureness
 
 HOW = {
     "tags": "The verdict was read from the tags of the reply.",
@@ -171,7 +172,7 @@ def _wrong(receipt: Receipt, described: Sequence[str]) -> Html | None:
 def _score_text(receipt: Receipt, score: float) -> str:
     if receipt.score_kind == "probability":
         return f"probability {share(score)}"
-    return f"{receipt.score_kind or 'score'} {number(score)}"
+    return f"{receipt.score_kind} {number(score)}"
 
 
 # One sentence
@@ -183,30 +184,29 @@ def _word(count: int) -> str:
 
 def headline(receipt: Receipt) -> list[Child]:
     """One sentence that tells how the answer was chosen and how sure that is, and what else to know."""
-    if receipt.error is not None:
-        return [f"No answer was chosen: {receipt.error}"]
-    winner, count = receipt.winner, len(receipt.candidates)
+    line, winner, count = receipt.line, receipt.winner, len(receipt.candidates)
+    if "error" in line:
+        return [f"No answer was chosen: {line['error']}"]
     if winner is None:
         return ["No answer was chosen."]
     parts = [_votes(receipt, winner, count), *_tests(receipt, winner), *_verdicts(receipt, winner)]
-    if receipt.sureness:
-        parts.append(receipt.sureness.replace(" ", "\u00a0"))  # on one line
+    if sure := sureness(line):
+        parts.append(sure.replace(" ", "\u00a0"))  # on one line
     text: list[Child] = [el("strong", f"{'; '.join(parts)}.")]
-    if receipt.basis:
-        text.append(f" That rests on {receipt.basis}.")
-    elif receipt.probability is not None and not receipt.calibrated:
+    if line.get("basis"):
+        text.append(f" That rests on {' and '.join(line['basis'])}.")
+    elif "probability" in line and not line.get("calibrated"):
         text.append(" The probability follows from stated defaults, not from cases with known answers.")
-    if receipt.abstained:
+    if line.get("abstain"):
         text.append(" That is less than the run asks for: it abstains.")
     if receipt.rescued:
         text.append(f" Rescued after losing narrowly: {_listed(receipt, receipt.rescued)}.")
-    if receipt.provisional:
+    if line.get("provisional"):
         why = f" ({receipt.stopped})" if receipt.stopped else ""
-        reason = (
-            "no reply of the judge could be read" if receipt.unread else f"not every call was answered{why}"
-        )
+        is_unread = line.get("cause") == "unreadable"
+        reason = "no reply of the judge could be read" if is_unread else f"not every call was answered{why}"
         text.append(f" The choice is provisional: {reason}.")
-    if not receipt.whole and not receipt.story:
+    if not receipt.whole and not line.get("story"):
         text.append(" The contest could not be replayed, so only its calls are shown.")
     return text
 
@@ -229,9 +229,10 @@ def _votes(receipt: Receipt, winner: int, count: int) -> str:
 
 def _tests(receipt: Receipt, winner: int) -> list[str]:
     standing = receipt.standing(winner)
-    if standing is None or standing.passed is None or not receipt.examples:
+    examples = receipt.line.get("examples")
+    if standing is None or standing.passed is None or not examples:
         return []
-    return [f"it passes {standing.passed} of {plural(receipt.examples, 'public example')}"]
+    return [f"it passes {standing.passed} of {plural(examples, 'public example')}"]
 
 
 def _verdicts(receipt: Receipt, winner: int) -> list[str]:
@@ -254,13 +255,13 @@ def _verdicts(receipt: Receipt, winner: int) -> list[str]:
 
 
 def _cost(receipt: Receipt) -> str:
-    if receipt.error is not None:
+    line = receipt.line
+    if "error" in line:
         return ""
-    usd = "" if receipt.usd is None else f", for {dollars(receipt.usd)}"
-    return (
-        f"Strategy {receipt.strategy}. The judge read {plural(receipt.asked, 'token')} in "
-        f"{plural(len(receipt.games), 'call')}{usd}."
-    )
+    usd = "" if line.get("usd") is None else f", for {dollars(line['usd'])}"
+    read = plural(sum(game.tokens for game in receipt.games), "token")
+    calls = plural(len(receipt.games), "call")
+    return f"Strategy {line.get('strategy')}. The judge read {read} in {calls}{usd}."
 
 
 # The answers with their candidates
@@ -281,8 +282,11 @@ def _answers(receipt: Receipt, case: Case | None) -> Html:
     ]
     hidden = [row for row, is_shown in zip(rows, shown, strict=True) if not is_shown]
     rest = fold(plural(len(hidden), "more answer"), *hidden) if hidden else None
-    kind = receipt.score_kind or "score"
-    about = f"Bars: {kind}, from 0 to {number(top)}." if any(value is not None for value in values) else None
+    about = (
+        f"Bars: {receipt.score_kind}, from 0 to {number(top)}."
+        if any(value is not None for value in values)
+        else None
+    )
     if about and receipt.score_kind == "probability":
         about = "Bars: probability, from 0 to 100 %; pale: before the judge was asked."
     visible_rows = [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
@@ -345,7 +349,7 @@ def _answer_facts(receipt: Receipt, group: AnswerGroup, first: int, case: Case |
     parts: list[Child] = []
     is_named_by_tests = case is not None and receipt.name(first) == f"#{first}"
     if standing is not None and standing.passed is not None and not is_named_by_tests:
-        parts.append(f"passes {standing.passed} of {receipt.examples} examples")
+        parts.append(f"passes {standing.passed} of {receipt.line['examples']} examples")
     counts = verdicts_about(receipt, group.members)
     told = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     if told:
@@ -362,7 +366,7 @@ def _candidate(receipt: Receipt, candidate: int, case: Case | None) -> Html:
     standing = receipt.standing(candidate)
     facts = [] if standing is None or not standing.fate else [standing.fate]
     if standing is not None and standing.passed is not None:
-        facts.append(f"examples passed: {standing.passed} of {receipt.examples}")
+        facts.append(f"passes {standing.passed} of {receipt.line['examples']} examples")
     if standing is not None and standing.score is not None:
         facts.append(_score_text(receipt, standing.score))
     about = el("span", " · ".join(facts), class_="facts")
@@ -386,7 +390,7 @@ def _picture(receipt: Receipt, described: Sequence[str]) -> Html | None:
     drawn = bracket(receipt)
     if drawn is not None:
         return _figure("Bracket", BRACKET, drawn)
-    drawn = None if receipt.probability is not None else matrix(receipt)
+    drawn = None if "probability" in receipt.line else matrix(receipt)
     return None if drawn is None else _figure("Who beat whom", MATRIX, drawn)
 
 
@@ -412,20 +416,7 @@ def _influences(receipt: Receipt) -> Html | None:
         before = influence.probability
         rows.append((INFLUENCES.get(influence.what, influence.what), share(before), change))
     title = join(["Before the judge was asked: what moved ", el("bdi", receipt.name(receipt.winner))])
-    return fold(title, _steps_table(("what", "probability", "change in points"), rows, words=0))
-
-
-def _steps_table(heads: Sequence[str], rows: Iterable[Sequence[Child]], *, words: int) -> Html:
-    """A table of steps; the column `words` holds words."""
-    kinds = ["text" if place == words else None for place in range(len(heads))]
-    top = el(
-        "tr", *(el("th", head, scope="col", class_=kind) for head, kind in zip(heads, kinds, strict=True))
-    )
-    body = [
-        el("tr", *(el("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)))
-        for row in rows
-    ]
-    return scrolled(el("table", el("thead", top), el("tbody", *body)), "the steps")
+    return fold(title, table(("what", "probability", "change in points"), rows, "the steps"))
 
 
 def _timeline(receipt: Receipt) -> Html | None:
@@ -443,16 +434,16 @@ def _timeline(receipt: Receipt) -> Html | None:
             "–" if step["probability"] is None else share(step["probability"]),
             *("{:,} + {:,}".format(*step[name]) for name in ("generation", "judging")),
         )
-        for step in receipt.story
+        for step in receipt.line["story"]
     ]
     spent = [
         f"{generator['model']}: {plural(generator['samples'], 'sample')}, "
         f"{generator['cancelled']} cancelled, {generator['tokens']['output']:,} tokens written"
         + ("" if generator["usd"] is None else f", {dollars(generator['usd'])}")
         + (" (estimated)" if generator["tokens"]["estimated"] else "")
-        for generator in receipt.generators
+        for generator in receipt.line.get("generators") or ()
     ]
-    fixed = receipt.fixed_16
+    fixed = receipt.line.get("fixed_16")
     if fixed is not None:
         cost = "" if fixed["usd"] is None else f", {dollars(fixed['usd'])}"
         spent.append(f"16 samples would have written about {fixed['output']:,} tokens{cost}")
@@ -460,7 +451,7 @@ def _timeline(receipt: Receipt) -> Html | None:
         [
             _figure("Timeline", TIMELINE, drawn),
             *(el("p", words, class_="note") for words in spent),
-            fold("All steps", _steps_table(heads, rows, words=1)),
+            fold("All steps", table(heads, rows, "the steps")),
         ]
     )
 

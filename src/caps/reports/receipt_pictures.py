@@ -205,9 +205,7 @@ def _matrix_table(receipt: Receipt, players: Sequence[int], games: Sequence[Game
         head = el("th", marked(receipt, player), scope="row")
         kind = "chosen" if player == receipt.winner else None
         rows.append(el("tr", head, *cells, el("td", number(score)), class_=kind))
-    heads = el(
-        "tr", el("th", "answer", scope="col"), *names, el("th", receipt.score_kind or "score", scope="col")
-    )
+    heads = el("tr", el("th", "answer", scope="col"), *names, el("th", receipt.score_kind, scope="col"))
     drawn = el("table", el("thead", heads), el("tbody", *rows), class_="cross drawing")
     return scrolled(drawn, f"comparisons of {receipt.case}")
 
@@ -243,12 +241,9 @@ def _cell(receipt: Receipt, player: int, games: Sequence[Game]) -> Html:
 def verdicts_about(receipt: Receipt, members: Sequence[int]) -> dict[str, int]:
     """How many verdicts that compare an answer with another are for it, against it, or ties."""
     counts = {"for": 0, "against": 0, "tied": 0}
-    for game in receipt.games:
-        inside = [candidate in members for candidate in game.shown]
-        if len(inside) != 2 or inside[0] == inside[1] or game.said.startswith("unanswered"):
-            continue
+    for game in receipt.comparisons(members):
         kind = "tied" if game.preferred is None else "for" if game.preferred in members else "against"
-        counts[kind] += 1
+        counts[kind] += len(game.shown) == 2
     return counts
 
 
@@ -336,7 +331,7 @@ TIMELINE = (
 
 def timeline(receipt: Receipt) -> Html | None:
     """Draw an adaptive question: samples over time, and the probability after each step."""
-    story = receipt.story
+    story = receipt.line.get("story")
     if not story:
         return None
     end = max(float(story[-1]["seconds"]), 1e-3)

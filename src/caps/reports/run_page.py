@@ -634,9 +634,9 @@ def case_page(run: RebuiltRun, name: str) -> Page:
 
 
 def receipt_line(run: RebuiltRun, name: str) -> dict[str, Any]:
-    """Return a receipt as plain data, with prompts and replies."""
+    """Return a receipt as plain data: its result line, and every call with its prompt and replies."""
     receipt, exchanges, _ = one_receipt(run, name)
-    line = asdict(receipt)
+    row = asdict(receipt)
     games = [
         {
             **{name: value for name, value in game.items() if name != "opinions" or value},
@@ -644,9 +644,9 @@ def receipt_line(run: RebuiltRun, name: str) -> dict[str, Any]:
             "exact": exchange.exact,
             "replies": exchange.replies,
         }
-        for game, exchange in zip(line.pop("games"), exchanges, strict=True)
+        for game, exchange in zip(row.pop("games"), exchanges, strict=True)
     ]
-    return {**line, "outcome": receipt.outcome, "missed": receipt.missed, "games": games}
+    return {**row.pop("line"), **row, "outcome": receipt.outcome, "missed": receipt.missed, "games": games}
 
 
 def _receipt(

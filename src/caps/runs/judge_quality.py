@@ -1,26 +1,18 @@
 """How good the judge of a run was where labels are known, and how steady it was everywhere."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from caps.runs.result_lines import Line
 from caps.runs.summary import group_by_ask
 
 Labels = Sequence[bool | None]
+Label = Callable[[int], bool | None]  # of a candidate
 
 
-def labels_of(shown: Iterable[int], labels: Labels) -> list[bool | None]:
-    """The labels of the candidates in a question."""
-    return [labels[candidate] if candidate < len(labels) else None for candidate in shown]
-
-
-def is_misjudged(shown: Sequence[int], preferred: int | None, labels: Labels) -> bool:
+def is_misjudged(preferred: int | None, shown: Sequence[int], right: Label) -> bool:
     """Whether the judge preferred a wrong candidate although a right one was shown."""
-    return (
-        preferred is not None
-        and labels_of([preferred], labels) == [False]
-        and True in labels_of(shown, labels)
-    )
+    return preferred is not None and right(preferred) is False and any(map(right, shown))
 
 
 @dataclass(slots=True)
@@ -51,29 +43,30 @@ class JudgeQuality:
     def add(self, calls: list[Line], labels: Labels) -> bool:
         """Count the questions of a case; return whether a verdict preferred a wrong to a right candidate."""
         misjudged = False
+        right = dict(enumerate(labels)).get
         for attempts in group_by_ask(calls):
             line = attempts[-1]
             self.asked_again += sum("attempt" in attempt for attempt in attempts[1:])
             ratings = line.get("ratings")
             if "pair" not in line:
-                misjudged |= is_misjudged(line["shown"], line.get("pick"), labels)
+                misjudged |= is_misjudged(line.get("pick"), line["shown"], right)
             elif ratings is not None:
-                misjudged |= self._add_verdict(line, ratings, labels)
+                misjudged |= self._add_verdict(line, ratings, right)
         return misjudged
 
-    def _add_verdict(self, line: Line, ratings: Sequence[float], labels: Labels) -> bool:
+    def _add_verdict(self, line: Line, ratings: Sequence[float], right: Label) -> bool:
         first = line["a"]
         (second,) = [candidate for candidate in line["pair"] if candidate != first]
         preferred = None if ratings[0] == ratings[1] else first if ratings[0] > ratings[1] else second
         self.pairs += 1
         self.tied += preferred is None
         self.slot_a += preferred == first
-        if set(labels_of(line["pair"], labels)) == {True, False}:
+        if {right(first), right(second)} == {True, False}:
             mixed = self.levels.setdefault(line["level"], Mixed())
             mixed.asked += 1
             mixed.tied += preferred is None
-            mixed.right += preferred is not None and labels[preferred] is True
-        return is_misjudged(line["pair"], preferred, labels)
+            mixed.right += preferred is not None and right(preferred) is True
+        return is_misjudged(preferred, line["pair"], right)
 
 
 def count_judge_quality(
