@@ -22,9 +22,9 @@ from caps.core.policy import Draw, Event, JudgePrice, Policy, PolicyRun, Pool, S
 from caps.core.types import Answer, Candidate, Case, Entrant, Round, Selection, Unanswered, Usage
 from caps.costs.budget import Budget
 from caps.costs.prices import Price
-from caps.engines.base import EXHAUSTED, Outcome
+from caps.engines.base import Outcome
 from caps.engines.local import LocalEngine
-from caps.judging.base import NOTHING, PreparedCase
+from caps.judging.base import EXHAUSTED, NOTHING, PreparedCase
 from caps.judging.payment import USUAL_OUTPUT, USUAL_REPLY
 
 LATE = 3.0  # a sample is late after this many times the median time of those that ended

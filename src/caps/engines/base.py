@@ -13,7 +13,7 @@ from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Level, Pairing, Round, Selection, Usage
 from caps.costs.budget import Budget, UnlimitedBudget
 from caps.costs.ledger import Ledger
-from caps.judging.base import UNREAD, Judge, PreparedCase, Ruling
+from caps.judging.base import EXHAUSTED, UNREAD, Judge, PreparedCase, Ruling
 from caps.judging.preparation import CasePreparation, PromptSizes
 from caps.workers.texts import TextWorkers
 
@@ -21,7 +21,6 @@ Prepare = Callable[[Case], PreparedCase]
 T = TypeVar("T")
 Prefix = tuple[object, ...]  # the empty one: the problem
 
-EXHAUSTED = ("budget", "time")
 NOT_FAILED = (None, "malformed", *EXHAUSTED)  # the judge replied, or was not asked
 
 

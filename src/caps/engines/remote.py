@@ -33,7 +33,7 @@ from caps.engines.local import LocalEngine
 from caps.journal.records import Reply, ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import NOTHING, Ruling
-from caps.judging.preparation import CasePreparation, ViewTexts
+from caps.judging.preparation import CasePreparation, PreparedTexts
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class CaseResult:
 
     rulings: list[Ruling]
     case: Case | None
-    texts: ViewTexts | None
+    texts: PreparedTexts | None
     failure: str | None
     unusable: Counter[str]
 
@@ -303,7 +303,7 @@ class Worker:
         rulings = [self._shared.report_payments(judged.ruling) for judged in outcome.judged]
         case, texts = None, None
         if outcome.prepared is not None:
-            case, texts = outcome.prepared.case, ViewTexts.of(outcome.prepared)
+            case, texts = outcome.prepared.case, PreparedTexts.of(outcome.prepared)
         return CaseResult(rulings, case, texts, outcome.failure, unusable)
 
     async def _open(self) -> WorkerContext:

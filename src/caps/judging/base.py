@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from caps.core.errors import SettingError
+from caps.core.text import printable_line, shortened
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
 from caps.costs.budget import Budget, Shortage
 from caps.evidence.entrants import Views
@@ -65,6 +66,8 @@ class PreparedCase:
             cache.clear()
 
 
+EXHAUSTED = ("budget", "time")  # why an ask was not sent
+LONGEST_REASON = 200  # characters: reasons are counted and printed
 UNREAD, LOST = "none", "lost"  # how a reply was read that was not
 
 
@@ -144,6 +147,12 @@ class Ruling(msgspec.Struct, frozen=True):
 
 
 NOTHING = Usage(0, 0)
+
+
+def short_reason(why: str | Exception) -> str:
+    """Why an ask is unanswered, on one short line."""
+    words = f"{type(why).__name__}: {why}" if isinstance(why, Exception) else why
+    return shortened(printable_line(words), LONGEST_REASON)
 
 
 class Judge(Protocol):

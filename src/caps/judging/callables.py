@@ -33,7 +33,7 @@ from typing import Any, TypeAlias
 
 from caps.core.errors import SettingError
 from caps.core.play import AskKind
-from caps.core.text import printable_line, short_repr, shortened
+from caps.core.text import short_repr
 from caps.core.types import (
     Answer,
     Ask,
@@ -50,14 +50,13 @@ from caps.core.types import (
 )
 from caps.costs.budget import Budget
 from caps.journal.records import ReplyStore
-from caps.judging.base import LOST, NOTHING, Attempt, Judge, PreparedCase, Ruling
+from caps.judging.base import LOST, NOTHING, Attempt, Judge, PreparedCase, Ruling, short_reason
 
 Compared: TypeAlias = str | Verdict | tuple[str | Verdict, Usage]
 JudgeFunction: TypeAlias = Callable[[str, str, str], Compared | Awaitable[Compared]]
 
 DEFAULT_TIMEOUT = 600.0  # seconds
 KIND = "callable verdict"  # of the journal's facts
-LONGEST_REASON = 200  # characters: reasons are counted and printed
 LONGEST_TIMEOUT = 1e9  # seconds; the event loop takes no infinite timeout
 
 _log = logging.getLogger(__name__)
@@ -171,7 +170,7 @@ class CallableJudge:
             if isinstance(error, TimeoutError) and limit.expired():
                 return Unanswered("time" if until != own else "timeout"), NOTHING, None
             self._log_exception(error)
-            return Unanswered(_shortened(f"{type(error).__name__}: {error}")), NOTHING, error
+            return Unanswered(short_reason(error)), NOTHING, error
         return *_read(ask, returned), None
 
     def _log_exception(self, error: Exception) -> None:
@@ -245,7 +244,7 @@ def _read(ask: Ask, returned: Any) -> tuple[Answer, Usage]:
         returned, usage = returned
         counts = (usage.prompt, usage.output, usage.cached, usage.reasoning)
         if any(not isinstance(one, int) or isinstance(one, bool) or one < 0 for one in counts):
-            return Unanswered(_shortened(f"malformed: cost {usage!r}")), NOTHING
+            return Unanswered(short_reason(f"malformed: cost {usage!r}")), NOTHING
     answer: Answer | None
     if isinstance(ask, Pairing):
         answer, wanted = _verdict(returned), "'A', 'B', 'TIE' or a Verdict with ratings from 1 to 10"
@@ -255,7 +254,9 @@ def _read(ask: Ask, returned: Any) -> tuple[Answer, Usage]:
     else:
         answer, wanted = _picked(ask, returned), f"an index from 0 to {len(ask.entrants) - 1}"
     if answer is None:
-        return Unanswered(_shortened(f"malformed: returned {short_repr(returned, 60)}, not {wanted}")), usage
+        return Unanswered(
+            short_reason(f"malformed: returned {short_repr(returned, 60)}, not {wanted}")
+        ), usage
     return answer, usage
 
 
@@ -302,7 +303,3 @@ def _kind(ask: Ask) -> AskKind:
 
 def _name(judge: object) -> str:
     return getattr(judge, "__qualname__", None) or type(judge).__qualname__
-
-
-def _shortened(reason: str) -> str:
-    return shortened(printable_line(reason), LONGEST_REASON)

@@ -97,16 +97,16 @@ class CasePreparation:
             room=self.room(case),
         )
         done = await texts.run(work, size=size_of(case), limit=0, until=until)
-        prepared = self.restore(case, ViewTexts(done.read, done.nonce, done.code))
+        prepared = self.restore(case, done)
         for text, made in zip(_shown(case.problem, prepared.evidence.views), done.texts, strict=True):
             shown, quoted = made
             prepared.remember(text, text if shown is None else shown, quoted)
         return prepared
 
-    def restore(self, case: Case, texts: "ViewTexts") -> PreparedCase:
+    def restore(self, case: Case, texts: "PreparedTexts") -> PreparedCase:
         """The prepared case, of which another process has read the candidates."""
         pairs = zip(case.candidates, texts.read, strict=True)
-        read = [_rebuilt(candidate, one) for candidate, one in pairs]
+        read = [_rebuilt(candidate, reduced) for candidate, reduced in pairs]
         ready = views_of(case, read, estimate_tokens, self.profile_of(case))
         statement = statement_tokens(case.problem)
         return PreparedCase(case, ready, texts.nonce, statement, texts.code, self.templates)
@@ -114,24 +114,6 @@ class CasePreparation:
 
 ReducedRead: TypeAlias = tuple[str | None, bool, str | None, str | None]
 """A `Read`; None for a partial view that equals the full one, and a full view that equals the candidate."""
-
-
-class ViewTexts(NamedTuple):
-    """What a case was prepared to, to be sent to a process that has the case; see `PreparedTexts`."""
-
-    read: tuple[ReducedRead, ...]
-    nonce: str
-    code: str
-
-    @classmethod
-    def of(cls, prepared: PreparedCase) -> "ViewTexts":
-        """Reduce a prepared case to what does not stand in the case itself."""
-        evidence = prepared.evidence
-        read = [
-            (entrant.signature, entrant.answer != "text", *views)
-            for entrant, views in zip(evidence.entrants, evidence.views, strict=True)
-        ]
-        return cls(_reduced(prepared.case.candidates, read), prepared.nonce, prepared.code)
 
 
 class NamedProfile(NamedTuple):
@@ -157,16 +139,26 @@ class NamedProfile(NamedTuple):
 
 
 class PreparedTexts(NamedTuple):
-    """A worker's results for a case; None stands for a text that the caller already has.
+    """What another process prepared a case to, reduced to what does not stand in the case itself.
 
-    That is the candidate's text for a full view, and the full view for a partial one. `texts` holds, for each
-    text that a prompt may show, its escaped form (None: unchanged) and its quoted form if wanted.
+    `texts` holds, if wanted, for each text that a prompt may show its escaped form (None: unchanged) and its
+    quoted form.
     """
 
     read: tuple[ReducedRead, ...]
     nonce: str
     code: str
-    texts: tuple[tuple[str | None, str | None], ...]
+    texts: tuple[tuple[str | None, str | None], ...] = ()
+
+    @classmethod
+    def of(cls, prepared: PreparedCase) -> "PreparedTexts":
+        """Reduce a prepared case."""
+        evidence = prepared.evidence
+        read = [
+            (entrant.signature, entrant.answer != "text", *views)
+            for entrant, views in zip(evidence.entrants, evidence.views, strict=True)
+        ]
+        return cls(_reduced(prepared.case.candidates, read), prepared.nonce, prepared.code)
 
 
 def prepare_texts(

@@ -19,15 +19,23 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace as changed
 
 from caps.core.errors import CapsError, ModelError, NotRecordedError
-from caps.core.text import number, percent, plural, printable_line
+from caps.core.text import number, percent, plural
 from caps.core.types import Answer, Ask, Level, Pick, Rating, Unanswered, Usage, Verdict
 from caps.costs.budget import Budget, at_price, priced
 from caps.costs.prices import Price
-from caps.judging.base import NOTHING, UNREAD, Judge, Opinion, PreparedCase, Ruling, together
+from caps.judging.base import (
+    EXHAUSTED,
+    NOTHING,
+    UNREAD,
+    Judge,
+    Opinion,
+    PreparedCase,
+    Ruling,
+    short_reason,
+    together,
+)
 from caps.models.base import Notify, ignore
 
-EXHAUSTED = ("budget", "time")
-LONGEST_REASON = 200  # characters of an exception's message
 DECIMALS = 9  # of a mean rating: equal ratings must have exactly their own mean
 FAR_RATING = 3.0  # points; a rating this far from the mean disagrees with it
 
@@ -93,8 +101,7 @@ class SeveralJudges:
         except CapsError:
             raise
         except Exception as error:
-            reason = printable_line(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
-            return judge, Ruling(Unanswered(reason), error=error)
+            return judge, Ruling(Unanswered(short_reason(error)), error=error)
 
 
 async def _in_turn(judges: Iterable[WeightedJudge], ask_judge: _AskJudge) -> list[_Ruled]:

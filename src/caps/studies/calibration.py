@@ -11,7 +11,8 @@ from caps.core.play import Play, compare
 from caps.core.settings import override, settings_of
 from caps.core.types import Case, Entrant, Level, Pairing, Selection, Verdict
 from caps.costs.ledger import Ledger
-from caps.engines.base import EXHAUSTED, Engine, Outcome, PerCase, in_order
+from caps.engines.base import Engine, Outcome, PerCase, in_order
+from caps.judging.base import EXHAUSTED
 from caps.judging.profiles import NAMES, profile_fields, with_profile
 from caps.statistics.judge_measures import Learned, learn
 from caps.statistics.observations import (
