@@ -83,6 +83,11 @@ TOOLS = (
         "lm_eval", ("lm-eval[api]",), "lm_eval_task.py",
         works=r"best-of-4': (np.float64\()?1\.0", fails="RuntimeError: caps: ", version_of="lm-eval",
     ),
+    Tool(
+        "datasets", ("datasets",), "datasets_pairs.py",
+        works=r"chosen: 391, correct: True.*6 pairs with prompt, chosen, rejected.*contradict 0",
+        fails="AccessError: ",
+    ),
     Tool("trl", ("trl",), "trl_grpo.py", works=r"4 steps, \d+ judge calls", fails="RewardError: "),
     Tool(
         "langchain", ("langchain-openai",), "langchain_best_of_n.py", works=r"chain: .*391", serve=True,

@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -152,6 +153,31 @@ def test_equal_completions_have_equal_rewards():
     assert row["scores"] == [0.7, 0.3, 0.7]
 
 
+def test_pairs_keep_labels_and_leave_out_those_that_contradict_the_judge():
+    labels = {"right": True, "wrong": False, "unknown": None}
+    candidates = tuple(Candidate(text, correct=label) for text, label in labels.items())
+    case = Case(MATH.id, Problem.of("?"), candidates, "general")
+    left_out = Counter()
+    rulings = [game(0, 1, "A"), game(1, 2, "A"), game(0, 2, "B")]
+    found = lines(pairs({case.id: case}, rulings, left_out=left_out))
+    assert [(row["chosen"], row["rejected"]) for row in found] == [
+        ("right", "wrong"), ("wrong", "unknown"), ("unknown", "right"),
+    ]  # fmt: skip
+    assert [row.get("chosen_correct") for row in found] == [True, False, None]
+    assert [row.get("rejected_correct") for row in found] == [False, None, True]
+    assert not left_out
+    assert lines(pairs({case.id: case}, [game(0, 1, "B")], left_out=left_out)) == []
+    assert left_out == {"labels": 1}
+
+
+def test_pairs_are_those_of_full_views_unless_any_are_wanted():
+    rulings = [{**game(0, 1, "A"), "level": "E1"}, game(0, 2, "A")]
+    left_out = Counter()
+    assert len(lines(pairs({MATH.id: MATH}, rulings, left_out=left_out))) == 1
+    assert left_out == {"partial": 1}
+    assert len(lines(pairs({MATH.id: MATH}, rulings, full_only=False))) == 2
+
+
 def test_each_pair_of_texts_is_trained_on_once_and_only_with_a_margin():
     rulings = [
         game(0, 1, "A"),
@@ -166,6 +192,9 @@ def test_each_pair_of_texts_is_trained_on_once_and_only_with_a_margin():
         ("3\nor 4", "5", 1),
     ]
     assert [row["margin"] for row in lines(pairs({MATH.id: MATH}, rulings, margin=0.5))] == [0.67]
+    left_out = Counter()
+    assert len(lines(pairs({MATH.id: MATH}, rulings, margin=0.5, left_out=left_out))) == 1
+    assert left_out == {"margin": 2}
     same = Case(MATH.id, MATH.problem, (Candidate("x"), Candidate("x")), "math")
     assert lines(pairs({MATH.id: same}, [game(0, 1, "A")])) == []
 

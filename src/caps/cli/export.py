@@ -1,5 +1,6 @@
 """`caps export`: winners, candidates and judged pairs for other tools."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -27,6 +28,11 @@ PAIRS = "dpo"
 VERDICTS = "verdicts"
 INSPECT = "inspect"
 FORMATS = (*EXPORTS, PREFERENCES, PAIRS, VERDICTS)
+LEFT_OUT = {
+    "labels": "left out: {} whose labels contradict the judge",
+    "margin": "left out: {} that the judge left even, or below the margin",
+    "partial": "left out: {} of partial views; --any-evidence takes them too",
+}
 
 Source = Annotated[
     str,
@@ -56,8 +62,13 @@ CasesFile = Annotated[
     typer.Option("--cases", metavar="FILE", help="The cases of the run, if the file has moved since."),
 ]
 FullOnly = Annotated[
-    bool,
-    typer.Option("--full-evidence", help="Preferences and dpo: only comparisons of full candidates (E2)."),
+    bool | None,
+    typer.Option(
+        "--full-evidence/--any-evidence",
+        help="Preferences and dpo: only comparisons of full candidates (E2), or also those of partial views. "
+        "Default: full for dpo, any for preferences.",
+        show_default=False,
+    ),
 ]
 Chat = Annotated[
     bool, typer.Option("--chat", help="Preferences and dpo: write chat messages instead of texts.")
@@ -80,7 +91,7 @@ def export(
     verdicts: Verdicts = False,
     judge_name: JudgeName = None,
     cases: CasesFile = None,
-    full_evidence: FullOnly = False,
+    full_evidence: FullOnly = None,
     chat: Chat = False,
     margin: Margin = 0.0,
     output: Output = None,
@@ -89,7 +100,7 @@ def export(
 
     best and csv are answers with their prompts, sft chats with the winner, rewards all completions of a case
     with normalised rewards. Preferences are the decided comparisons of a run, one per line: prompt, chosen,
-    rejected, weight, level; dpo has each pair of texts once.
+    rejected, weight, level; dpo has each pair of texts once, unless its labels contradict the judge.
     Verdicts are all answers of its judge; with them, caps select --recorded chooses again without the judge.
     """
     if verdicts and format_ not in (None, VERDICTS):
@@ -98,14 +109,16 @@ def export(
     if format_ not in FORMATS:
         given = "is missing" if format_ is None else f"{format_!r}"
         raise SettingError(f"--format {given}: must be one of {', '.join(FORMATS)}")
+    left_out = Counter[str]()
     run = Path(source) if Path(source).is_dir() else None
     selected = _ExportSource(run, source, cases, any_cases=format_ == VERDICTS)
     if format_ in (PREFERENCES, PAIRS, *OF_A_RUN) and selected.run is None:
         raise SettingError(f"--format {format_} needs the folder of a run (caps select --out), not {source}")
     if format_ in (PREFERENCES, PAIRS) and selected.run is not None:
-        write = preferences if format_ == PREFERENCES else partial(pairs, margin=margin)
+        write = preferences if format_ == PREFERENCES else partial(pairs, margin=margin, left_out=left_out)
+        full_only = format_ == PAIRS if full_evidence is None else full_evidence
         games = read_rulings(selected.run)
-        chunks = selected.counted(write(selected.by_name(), games, full_only=full_evidence, chat=chat))
+        chunks = selected.counted(write(selected.by_name(), games, full_only=full_only, chat=chat))
     elif format_ == VERDICTS:
         chunks = selected.counted(selected.recorded(judge_name))
     elif format_ == INSPECT:
@@ -119,6 +132,8 @@ def export(
         sink.finish()
     noun = {PREFERENCES: "pair", PAIRS: "pair", VERDICTS: "answer"}.get(format_, "case")
     say(f"{plural(selected.count, noun)} exported")
+    for reason, count in left_out.items():
+        say(LEFT_OUT[reason].format(plural(count, "game" if reason == "partial" else "pair")))
     raise typer.Exit(1 if selected.failed else 0)
 
 

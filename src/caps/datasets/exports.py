@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
@@ -11,12 +12,14 @@ from typing import Any
 import msgspec
 
 from caps.core.text import printable_json
-from caps.core.types import Candidate, Case
+from caps.core.types import Candidate, Case, Level
 from caps.datasets.case_files import message_value
 from caps.datasets.reading import Row
 from caps.evidence.anatomy import dissect, last_boxed
 from caps.evidence.domains import domain_named
 
+FULL_VIEWS = str(Level.FULL)
+LABELS = ("correct", "passed_public_tests")
 #: Begins like a formula, and is no number.
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -235,68 +238,86 @@ def preferences(
 
     Ties, unanswered asks and unreadable replies are left out. With `chat`, texts become lists of messages.
     """
-    for ruling in rulings:
-        case, winner = cases.get(str(ruling.get("case"))), _winner(ruling)
-        if case is None or winner is None or (full_only and ruling.get("level") != "E2"):
-            continue
-        (loser,) = (one for one in ruling["pair"] if one != winner)
-        if not all(0 <= one < len(case.candidates) for one in (winner, loser)):
-            continue
-        better, worse = case.candidates[winner], case.candidates[loser]
-        row = {
-            "prompt": [message_value(one) for one in case.problem.messages] if chat else case.problem.text,
-            "chosen": _as_completion(better, chat=chat),
-            "rejected": _as_completion(worse, chat=chat),
-            **{name: ruling.get(name) for name in ("weight", "ratings", "level", "stage", "case")},
-            "pair": [winner, loser],
-            "chosen_first": ruling["a"] == winner,
-        }
-        labels = {
-            f"{role}_{label}": getattr(one, label)
-            for role, one in (("chosen", better), ("rejected", worse))
-            for label in ("correct", "passed_public_tests")
-        }
-        yield _line(row | {name: value for name, value in labels.items() if value is not None})
+    for case, ruling, winner, loser in _decided(cases, rulings):
+        if not full_only or ruling.get("level") == FULL_VIEWS:
+            facts = {name: ruling.get(name) for name in ("weight", "ratings", "level", "stage", "case")}
+            facts |= {"pair": [winner, loser], "chosen_first": ruling["a"] == winner}
+            yield _line(_pair(case, winner, loser, chat=chat) | facts | _labels(case, winner, loser))
 
 
 def pairs(
     cases: Mapping[str, Case],
     rulings: Iterable[Row],
     *,
-    full_only: bool = False,
+    full_only: bool = True,
     chat: bool = False,
     margin: float = 0,
+    left_out: Counter[str] | None = None,
 ) -> Iterator[bytes]:
     """Pairs for DPO: each pair of different texts once, by the mean of what the judge said of it.
 
-    `margin` is the least mean weight of its decided games; games for the other side count against it.
+    `margin` is the least mean weight of its decided games; games for the other side count against it. Pairs
+    whose labels contradict the judge are left out. `left_out` counts these as `labels`, those below the
+    margin as `margin`, and the games of partial views, if they are left out, as `partial`.
     """
-    found: dict[tuple[str, str, str], tuple[Row, list[float]]] = {}
-    for line in preferences(cases, rulings, full_only=full_only, chat=chat):
-        row = msgspec.json.decode(line)
-        case = cases[str(row["case"])]
-        texts = [case.candidates[one].text for one in row["pair"]]
-        if texts[0] == texts[1]:
-            continue
-        key = (str(row["case"]), *sorted(texts))
-        first, weights = found.setdefault(key, (row, []))
-        sign = 1 if case.candidates[first["pair"][0]].text == texts[0] else -1
-        weights.append(sign * float(row["weight"] or 0))
-    for row, weights in found.values():
-        net = fmean(weights)
+    left_out = Counter() if left_out is None else left_out
+    weights: dict[tuple[str, str, str], list[float]] = {}
+    first_games: dict[tuple[str, str, str], tuple[Case, int, int]] = {}
+    for case, ruling, winner, loser in _decided(cases, rulings):
+        better, worse = (case.candidates[place].text for place in (winner, loser))
+        if full_only and ruling.get("level") != FULL_VIEWS:
+            left_out["partial"] += 1
+        elif better != worse:
+            key = (case.id, min(better, worse), max(better, worse))
+            _, first_winner, _ = first_games.setdefault(key, (case, winner, loser))
+            sign = 1 if case.candidates[first_winner].text == better else -1
+            weights.setdefault(key, []).append(sign * float(ruling.get("weight") or 0))
+    for key, (case, winner, loser) in first_games.items():
+        net = fmean(weights[key])
+        chosen, rejected = (winner, loser) if net > 0 else (loser, winner)
         if net == 0 or abs(net) < margin:
+            left_out["margin"] += 1
+        elif _contradicts(case.candidates[chosen], case.candidates[rejected]):
+            left_out["labels"] += 1
+        else:
+            facts = {"margin": round(abs(net), 6), "games": len(weights[key]), "case": case.id}
+            yield _line(_pair(case, chosen, rejected, chat=chat) | facts | _labels(case, chosen, rejected))
+
+
+def _decided(cases: Mapping[str, Case], rulings: Iterable[Row]) -> Iterator[tuple[Case, Row, int, int]]:
+    """The games that were decided: the case, the ruling, and the places of winner and loser."""
+    for ruling in rulings:
+        case, winner = cases.get(str(ruling.get("case"))), _winner(ruling)
+        if case is None or winner is None:
             continue
-        better, worse = ("chosen", "rejected") if net > 0 else ("rejected", "chosen")
-        yield _line(
-            {
-                "prompt": row["prompt"],
-                "chosen": row[better],
-                "rejected": row[worse],
-                "margin": round(abs(net), 6),
-                "games": len(weights),
-                "case": row["case"],
-            }
-        )
+        (loser,) = (place for place in ruling["pair"] if place != winner)
+        if all(0 <= place < len(case.candidates) for place in (winner, loser)):
+            yield case, ruling, winner, loser
+
+
+def _pair(case: Case, chosen: int, rejected: int, *, chat: bool) -> Row:
+    return {
+        "prompt": [message_value(message) for message in case.problem.messages]
+        if chat
+        else case.problem.text,
+        "chosen": _as_completion(case.candidates[chosen], chat=chat),
+        "rejected": _as_completion(case.candidates[rejected], chat=chat),
+    }
+
+
+def _labels(case: Case, chosen: int, rejected: int) -> Row:
+    """What is known of both candidates."""
+    labels = {
+        f"{role}_{label}": getattr(case.candidates[place], label)
+        for role, place in (("chosen", chosen), ("rejected", rejected))
+        for label in LABELS
+    }
+    return {name: value for name, value in labels.items() if value is not None}
+
+
+def _contradicts(chosen: Candidate, rejected: Candidate) -> bool:
+    """Whether the rejected candidate is known to be right and the chosen one to be wrong."""
+    return any(getattr(chosen, label) is False and getattr(rejected, label) is True for label in LABELS)
 
 
 def _winner(ruling: Row) -> int | None:

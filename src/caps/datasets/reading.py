@@ -24,6 +24,7 @@ from typing import IO, Any
 import msgspec
 
 from caps.core.errors import InputError
+from caps.core.text import UNPARSABLE
 from caps.datasets.arrow import arrow_errors
 from caps.files import BOM, decode_json, is_stream, open_input
 from caps.workers.child_python import isolated
@@ -136,7 +137,7 @@ def decode_list(text: str, name: str) -> Any:
             while match := _PRINTED.match(inner, place):
                 values.append(ast.literal_eval(match[1].replace("\n", "\\n")))  # one constant: no nesting
                 place = match.end()
-    except (ValueError, SyntaxError, MemoryError):
+    except UNPARSABLE:
         place = 0
     if not text.rstrip().endswith("]") or inner[place:].strip(", \n"):
         raise InputError(
