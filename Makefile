@@ -66,8 +66,8 @@ MINUTES ?= 30
 soak: $(VENV)/.dev       ## Load, faults, kills and restarts for MINUTES=30; then everything is checked
 	$(BIN)/python benchmarks/soak --minutes $(MINUTES)
 
-peers: $(VENV)/.dev      ## The whole job beside other tools (network, some minutes); writes its page
-	$(BIN)/python benchmarks/peers.py --into docs/research/peers.md
+peers: $(VENV)/.dev      ## The whole job beside other tools (network, some minutes)
+	$(BIN)/python benchmarks/peers.py --markdown
 
 growth: $(VENV)/.dev     ## How the job grows with candidates, problems, connections; draws its pictures
 	$(BIN)/python benchmarks/growth.py --full --svg docs/images/growth.svg

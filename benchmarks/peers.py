@@ -2,7 +2,7 @@
 
     python benchmarks/peers.py              a table on the terminal (about six minutes)
     python benchmarks/peers.py --quick      fewer cases, no second table without latency
-    python benchmarks/peers.py --into docs/research/peers.md
+    python benchmarks/peers.py --markdown
     python benchmarks/peers.py --json FILE  everything that was measured
 
 Pools, judge and accuracy are SIMULATED (benchmarks/peers/pools.py, answers.py); calls, tokens, seconds,
@@ -25,7 +25,7 @@ from peers.installing import NotInstalledError, interpreter, own_path, version
 from peers.pools import Marked, marked_cases
 from peers.roster import ROSTER, Peer
 from peers.simulated import at_equal_tokens
-from peers.tables import Page, accuracy_table, insert, job_table, notes, unhurried_table
+from peers.tables import Page, accuracy_table, job_table, notes, unhurried_table
 
 HERE = Path(__file__).parent / "peers"
 SINGLES = 4
@@ -118,7 +118,6 @@ def main() -> None:
     options.add_argument("--cases", type=int, help="how many cases (200)")
     options.add_argument("--only", nargs="*", default=[], help="parts of names of those to run")
     options.add_argument("--markdown", action="store_true", help="tables for the documentation")
-    options.add_argument("--into", type=Path, metavar="PAGE", help="write the tables into a page, too")
     options.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     given = options.parse_args()
     latency, cases = Latency(), marked_cases(given.cases or (40 if given.quick else 200))
@@ -129,14 +128,12 @@ def main() -> None:
             print(f"{entry.peer.label} ...", file=sys.stderr, flush=True)
             measure(entry, slow, None if given.quick else fast, cases)
     accuracy = at_equal_tokens(300 if given.quick else 1000)
-    page = Page(markdown=given.markdown or given.into is not None)
+    page = Page(markdown=given.markdown)
     job_table(page, entries, cases)
     unhurried_table(page, entries)
     accuracy_table(page, accuracy)
     notes(page, entries, cases, latency, busy)
     print(page)
-    if given.into:
-        insert(given.into, "peers", str(page))
     if given.json:
         told = {"latency": asdict(latency), "tools": [asdict(one) for one in entries], "simulated": accuracy}
         given.json.write_text(json.dumps(told, indent=1) + "\n")
