@@ -15,6 +15,7 @@ from caps.sandbox.languages import TOOLCHAINS
 from caps.sandbox.programs import Program, ProgramSession
 from support.closing import closing
 from support.sandboxing import needs_bubblewrap
+from support.waiting import PATIENCE
 
 SUMS = {"tests": {"public": [{"input": "1 2\n", "output": "3\n"}, {"input": "4 5\n", "output": "9\n"}]}}
 RIGHT = "print(sum(map(int, input().split())))"
@@ -74,7 +75,7 @@ def test_programs_that_hang_on_further_inputs_end_with_the_time_of_the_case():
     hanging = "a, b = map(int, input().split())\nwhile (a, b) not in ((1, 2), (4, 5)): pass\nprint(a + b)"
     started = time.perf_counter()
     right, *hung = find(case(RIGHT, *(f"{hanging} # {n}" for n in range(3))), further=40, seconds=3)
-    assert time.perf_counter() - started < 30
+    assert time.perf_counter() - started < PATIENCE
     assert right.cluster is None or right.cluster not in [one.cluster for one in hung]
     assert all(one.note for one in hung)
 
@@ -192,7 +193,7 @@ async def test_programs_of_other_languages_stay_within_their_limits(language, nu
     limits = Limits(seconds=1.0, memory=256 << 20, output=1 << 20)
     async with ProgramSession(await find_sandbox(), program, limits) as session:
         outcome = await session.run("1 2", 1.0)
-    assert time.perf_counter() - started < 30
+    assert time.perf_counter() - started < PATIENCE
     assert len(outcome.output) <= 1 << 20
     assert outcome.status != "ok" or b"root" not in outcome.output
     assert "root:" not in outcome.detail

@@ -167,28 +167,6 @@ def test_given_up_is_not_for_ever_and_a_late_reply_counts(files):
     assert files.step().exit_code == 0
 
 
-def test_what_keeps_failing_is_asked_in_three_files(files):
-    files.cases = write_cases(files.path / "cases.jsonl", 1, n=2)
-    done = to_the_end(files.step, files.folder, lambda *_: Status(503, "busy"))
-    assert done.exit_code == 1
-    assert len(list((files.folder / "requests").iterdir())) == 3
-
-
-def test_the_newer_name_of_the_limit_is_used_from_the_next_file_on(files):
-    refusal = {"error": {"message": "use 'max_completion_tokens'", "param": "max_tokens"}}
-
-    def newer(body, number):
-        return by_quality(body, number) if "max_completion_tokens" in body else Status(400, refusal)
-
-    assert to_the_end(files.step, files.folder, newer).exit_code == 0
-    names = [
-        {"max_tokens", "max_completion_tokens"} & row["body"].keys()
-        for number in (1, 2, 3)
-        for row in request_rows(files.folder, f"00{number}.jsonl")[:1]
-    ]
-    assert names == [{"max_tokens"}, {"max_completion_tokens"}, {"max_completion_tokens"}]
-
-
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -39,6 +39,7 @@ MISTAKES = [
     ("select {cases} --strategy nope", ["no strategy is called 'nope'"]),
     ("select {cases} --strategy caps --set finalists=0", ["finalists = 0"]),
     ("select {cases} --set votes=-1", ["votes = -1"]),
+    ("select {cases} --budget-usd 1", ["needs a price"]),
     ("select {cases} --view partial=nope", ["nope"]),
     ("select {cases} --view middle=full", ["middle"]),
     ("select {cases} --profile nope", ["nope"]),

@@ -1,11 +1,10 @@
-import time
-
 import pytest
 
 from caps.cli import progress as progress_lines
 from caps.cli.output import FailureLog
 from caps.cli.progress import Progress, ProgressLines
 from caps.core.text import duration, plural
+from support.waiting import wait_until
 
 
 class Clock:
@@ -45,9 +44,14 @@ def test_without_a_total_the_count_is_printed():
 def test_work_that_finishes_nothing_is_told_too(monkeypatch, capsys):
     monkeypatch.setattr(progress_lines, "FIRST_SECONDS", 0.01)
     monkeypatch.setattr(progress_lines, "LINE_SECONDS", 0.02)
+    said = []
+
+    def told_often():
+        said.append(capsys.readouterr().err)
+        return "".join(said).count("pairs: 0 of 9") > 2
+
     with Progress("pairs", 9):
-        time.sleep(0.3)
-    assert capsys.readouterr().err.count("pairs: 0 of 9") > 2
+        wait_until(told_often)
 
 
 @pytest.mark.parametrize(

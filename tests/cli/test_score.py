@@ -87,14 +87,6 @@ def test_what_cannot_work_is_refused_before_anything_is_asked(run, server, tmp_p
     assert server.requests == 0
 
 
-def test_a_server_of_another_api_is_found_by_the_first_call(run, tmp_path):
-    cases = write_cases(tmp_path / "cases.jsonl", 2, n=3)
-    with RewardServer("sglang") as other:
-        done = run("select", cases, *POINTWISE, where=other)
-    assert done.returncode == 2
-    assert "there is no /score at" in " ".join(done.stderr.split())
-
-
 def test_a_case_whose_scores_are_wrong_fails_alone(run, tmp_path):
     def spoil(reply, number):
         return {**reply, "data": reply["data"][1:]} if len(reply["data"]) == 4 else reply

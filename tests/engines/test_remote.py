@@ -136,7 +136,8 @@ async def test_workers_wait_while_others_may_free_budget():
         budgets.append(RemoteCoordinator(Here(coordinator), name))
     assert await budgets[0].reserve(CALL) is None
     waiting = [asyncio.ensure_future(budgets[1].reserve(CALL)) for _ in range(5)]
-    await asyncio.sleep(0.01)
+    for _ in range(50):
+        await asyncio.sleep(0)
     assert not any(one.done() for one in waiting)
     budgets[0].settle(CALL, LESS)
     assert await waiting[0] is None

@@ -18,7 +18,7 @@ from caps.sandbox.launchers import Bubblewrap, _common_arguments, build_filter
 from caps.sandbox.runner import Launch, Runner
 from support.leftovers import processes_with
 from support.sandboxing import UNHURRIED, needs_bubblewrap, run
-from support.waiting import wait_until
+from support.waiting import PATIENCE, wait_until
 
 pytestmark = needs_bubblewrap
 SHORT = Limits(seconds=0.5)
@@ -100,7 +100,7 @@ def test_a_fork_bomb_stays_within_its_processes():
     source = (
         "import os, time\nborn = 0\n"
         "try:\n    while True:\n"
-        "        if not os.fork(): time.sleep(60)\n"
+        "        if not os.fork(): time.sleep(600)\n"
         "        born += 1\n"
         "except OSError: print(born)\n"
     )
@@ -109,7 +109,7 @@ def test_a_fork_bomb_stays_within_its_processes():
     endless = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
     before = time.perf_counter()
     assert run(endless, limits=SHORT).status == "timeout"
-    assert time.perf_counter() - before < 30
+    assert time.perf_counter() - before < PATIENCE
     assert os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)[1] == 0  # we can still start processes
 
 
@@ -126,7 +126,6 @@ def test_endless_output_is_ended_and_not_kept(source):
     ran = run(source, limits=Limits(seconds=60, output=100_000))
     assert ran.status == "output"
     assert len(ran.stdout) < 101_000
-    assert ran.seconds < 30
 
 
 def test_errors_without_end_are_cut_and_time_ends_them():
@@ -140,16 +139,16 @@ def test_errors_without_end_are_cut_and_time_ends_them():
 @pytest.mark.parametrize(
     "source",
     [
-        "import time; time.sleep(60)",
+        "import time; time.sleep(600)",
         "while True: pass",
         "import signal\nfor n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n    except (OSError, ValueError): pass\nwhile True: signal.pause()",
-        "import os, time\nos.close(0), os.close(1), os.close(2)\ntime.sleep(60)",
+        "import os, time\nos.close(0), os.close(1), os.close(2)\ntime.sleep(600)",
     ],
 )
 def test_time_ends_everything(source):
     before = time.perf_counter()
     assert run(source, limits=SHORT).status == "timeout"
-    assert time.perf_counter() - before < 30
+    assert time.perf_counter() - before < PATIENCE
 
 
 def test_what_a_program_leaves_behind_ends_with_it():
@@ -229,7 +228,7 @@ async def test_no_more_jobs_run_at_once_than_there_are_cores():
     jobs = [sandbox.run(PYTHON.job("import time; time.sleep(0.2)")) for _ in range(3)]
     before = time.perf_counter()
     await asyncio.gather(*jobs)
-    assert (time.perf_counter() - before) > 0.6
+    assert (time.perf_counter() - before) > 0.6  # a busy machine makes it longer
 
 
 def test_without_bubblewrap_the_way_out_is_named(monkeypatch, tmp_path):

@@ -298,31 +298,6 @@ def test_a_damaged_page_of_a_file_too_large_to_check_is_told_when_it_is_met(tmp_
     assert path.read_bytes() == before
 
 
-def fill(journal, stored):
-    """Append until it fails; `stored` are the keys that were acknowledged."""
-    for i in range(1000):
-        append(journal, f"more {i}")
-        stored.append(f"more {i}")
-
-
-def test_a_full_disk_is_told_and_what_was_stored_is_safe(tmp_path):
-    path = filled(tmp_path / "j", 20)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    stored = []
-    with Journal.open(path) as journal:
-        try:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
-            with pytest.raises(JournalError, match="full disk") as caught:
-                fill(journal, stored)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        assert str(path) in str(caught.value)
-        append(journal, "there is room again")
-    with Journal.open(path) as journal:
-        assert stored
-        assert len(journal.get_many([*stored, "00019", "there is room again"])) == len(stored) + 2
-
-
 def test_a_journal_held_by_another_for_too_long(tmp_path):
     path = filled(tmp_path / "j", 1)
     with (

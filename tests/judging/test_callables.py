@@ -11,6 +11,7 @@ import caps
 from caps.judging.callables import CallableJudge
 from caps.judging.recorded import ScriptedJudge
 from caps.testing import cases, judge_by_quality, stated_quality
+from support.waiting import PATIENCE
 
 
 async def better_async(problem, a, b):
@@ -210,7 +211,7 @@ result = caps.select_many_sync([case], judge=lambda problem, a, b: threading.Eve
 print(result.error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", words], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", words], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert "timeout" in done.stdout
 

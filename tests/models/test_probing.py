@@ -61,15 +61,6 @@ async def test_a_journal_does_not_answer_for_the_server(tmp_path):
         assert inner.calls == 2
 
 
-def test_a_run_that_must_have_log_probabilities_says_what_to_do_without_them(cases):
-    with ScriptedEndpoint(better_quality_wins) as server:
-        done = select(cases, server.url, "--confidence", "logprobs")
-        assert done.returncode == 2
-        assert "gives no log-probabilities" in done.stderr
-        assert "--confidence verbal" in done.stderr
-        assert server.requests == 1
-
-
 def test_a_run_that_leaves_nothing_open_makes_no_test_call(cases):
     with ScriptedEndpoint(better_quality_wins) as server:
         assert select(cases, server.url).returncode == 0

@@ -14,6 +14,7 @@ import caps
 from caps.models.tokenizing import Tokenizer
 from caps.testing import Raw, ScriptedEndpoint, better_quality_wins, cases, write_cases
 from support.shell import caps as command
+from support.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -115,6 +116,6 @@ except caps.MissingExtraError as error:
     print(error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", words], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", words], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert "pip install 'caps-select[tokenizers]'" in done.stdout

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from caps.cli.main import make_app
 from caps.core.errors import SettingError
 from caps.testing import Half, Raw, Reply, Reset, ScriptedEndpoint, Status, asked, is_judge, running, upstream
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 KEY = "sk-of-a-client"
@@ -31,7 +31,7 @@ def post(body):
 
 def talk(port, *parts, pause=0.0):
     """Send parts with pauses between them, and read until the server hangs up or says nothing for a while."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as line:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as line:
         said = b""
         try:
             for part in parts:

@@ -1,6 +1,8 @@
 """Streams, per-request settings and time limits of selected answers."""
 
+import asyncio
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,7 @@ from caps.server.requests import chat_problem, request_config
 from caps.server.responses_format import ResponseEvents
 from caps.testing import Hang, Reply, ScriptedEndpoint, asked, is_judge, upstream
 from support.serving import served
+from support.waiting import skip, until
 
 HOSTILE = st.text() | st.sampled_from(
     ["data: [DONE]\n\ndata: {}\n\n", "\r\n\r\nSet-Cookie: a=b", "event: x\ndata: y\n\n", ": c\n\n", "\u2028\u0085\x00", "x" * (PIECE_CHARACTERS * MOST_PIECES + 1)]
@@ -127,15 +130,32 @@ def test_the_judge_reads_every_message_and_the_names_of_other_content():
     assert "AAAA" not in text
 
 
+async def samples_come(call):
+    page = (await call("GET", "/metrics")).body.decode()
+    found = re.search(r'^caps_calls_total\{part="generation"\} (.*)$', page, re.MULTILINE)
+    return float(found[1]) if found else 0
+
+
 async def test_at_the_time_limit_the_best_answer_so_far_is_returned():
     def slow(body, number):
         if is_judge(body):
             return Hang()
         return Hang() if number == 3 else Reply(f"number {number}")
 
+    async def cut_short(call, n, in_time):
+        """The answer to a request whose time is up when so many samples have come, and when a judge is asked."""
+        asked_before, come_before = stub.requests, await samples_come(call)
+        request = asyncio.ensure_future(call(body=asked("any", caps={"n": n, "seconds": 100})))
+        while await samples_come(call) < come_before + in_time:
+            await asyncio.sleep(0)
+        if in_time < n:
+            skip(80)  # three quarters of the time are for samples
+        await until(lambda: any(map(is_judge, stub.bodies[asked_before:])))
+        skip(100)
+        return await request
+
     async with ScriptedEndpoint(slow) as stub, served(stub.url) as call:
-        bodies = [asked("any", caps={"n": n, "seconds": 1.5}) for n in (4, 2)]
-        first, second = [await call(body=body) for body in bodies]
+        first, second = await cut_short(call, 4, 3), await cut_short(call, 2, 2)
     for answer in (first, second):
         assert answer.status == 200, answer.body
         assert answer.json["caps"]["provisional"]

@@ -213,16 +213,17 @@ def test_a_live_study_killed_and_resumed_pays_nothing_twice(tmp_path):
 
     def reply(body, number):
         came.append(json.dumps(body, sort_keys=True))
-        return Reply(better_quality_wins(body).text, delay=0.01)
+        return Reply(better_quality_wins(body).text, until=lambda: killed or not results.exists())
 
+    results, killed = tmp_path / "out" / "results" / "real.jsonl", []
     with ScriptedEndpoint(reply) as server:
         words = ["bench", tmp_path / "study.toml", "--model", "stub", "--base-url", server.url]
         kept = ["--journal", tmp_path / "journal.sqlite", "--out", tmp_path / "out"]
         process = start(*words, *kept)
-        results = tmp_path / "out" / "results" / "real.jsonl"
         wait_until(lambda: results.exists() or process.poll() is not None)
         process.kill()
         process.communicate()
+        killed.append(process)
         before = results.read_bytes().count(b"\n")
         resumed = caps(*words, *kept)
         paid = [body for body in came if "quality=" in body]
