@@ -371,7 +371,7 @@ class DiagnosisOutput:
         if self.as_json:
             print_json(diagnosis.proxy_row(measured, asked))
             return
-        stdout().print(diagnosis.proxy_figures(measured))
+        stdout().print(diagnosis.figures(measured, labelled=False))
         _print([*diagnosis.remarks(measured, labelled=False), diagnosis.PROXY])
 
     def _print_conclusion(self, asked: DiagnosisRun, judge: JudgeLabel) -> None:

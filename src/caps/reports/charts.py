@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from textwrap import wrap
+from typing import TypeAlias
 from unicodedata import east_asian_width
 
 from caps.core.text import number, percent
@@ -131,6 +132,22 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     return [index * step for index in range(first, max(last, first + 1) + 1)]
 
 
+Marks: TypeAlias = Sequence[tuple[float, str]]  # values of an axis with their names
+
+
+def axes(
+    across: Scale, upward: Scale, rows: Marks, columns: Marks, name: str, *, left: float, right: float
+) -> list[Html]:
+    """Draw a grid line for each row with its name at the left, and the names of columns and axis below."""
+    foot = upward.start
+    drawn = [label(name, (left + right) / 2, foot + 38, anchor="middle")]
+    for value, words in rows:
+        y = upward.at(value)
+        drawn.append(line(f"M{left:g} {y:g}H{right:g}", "grid"))
+        drawn.append(label(words, left - 7, y + 4, anchor="end"))
+    return drawn + [label(words, across.at(value), foot + 18, anchor="middle") for value, words in columns]
+
+
 ROW = 46  # height of a row with its label above it
 
 
@@ -150,12 +167,11 @@ def bars(rows: Sequence[Bar], title: str) -> Drawing:
     drawn = []
     for place, row in enumerate(rows):
         y, width = ROW * place, WIDTH * row.length / longest
-        room = WIDTH - text_width(row.note, SMALL) - 10
         drawn.append(
-            hover(
-                f"{row.label}: {row.note}",
-                label(fitted(row.label, room), 0, y + 13, "who"),
-                label(row.note, WIDTH, y + 13, anchor="end"),
+            _named(
+                row.label,
+                row.note,
+                y,
                 el("rect", x=0, y=y + 18, width=WIDTH, height=14, rx=2, class_="rail"),
                 el("rect", x=0, y=y + 18, width=max(width, 1), height=14, rx=2, class_=row.kind),
             )
@@ -164,7 +180,14 @@ def bars(rows: Sequence[Bar], title: str) -> Drawing:
     return Drawing(join(drawn), ROW * len(rows), title, about)
 
 
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+def _named(name: str, value: str, y: float, *drawn: Html) -> Html:
+    """What is drawn in a row, below its name and its value in words."""
+    room = WIDTH - text_width(value, SMALL) - 10
+    names = label(fitted(name, room), 0, y + 13, "who halo"), label(value, WIDTH, y + 13, "note halo", "end")
+    return hover(f"{name}: {value}", *names, *drawn)
+
+
+SHARES = tuple((step / 4, f"{25 * step} %") for step in range(5))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +215,7 @@ def curve(
     title: str,
     notes: Sequence[str],
     *,
-    stated: Sequence[tuple[float, str]],
+    stated: Marks,
     axis: str,
     ideal: str = "",
     coin: bool = True,
@@ -207,14 +230,10 @@ def curve(
     pad = 34 if len(stated) == 2 else 20
     across = Scale(stated[0][0], stated[-1][0], left + pad, WIDTH - pad)
     upward = Scale(0.0, 1.0, foot, top + 12)
-    for share in SHARES:
-        y = upward.at(share)
-        drawn.append(line(f"M{left} {y:g}H{WIDTH}", "chance" if coin and share == 0.5 else "grid"))
-        drawn.append(label(f"{100 * share:.0f} %", left - 8, y + 4, anchor="end"))
+    drawn += axes(across, upward, SHARES, stated, axis, left=left, right=WIDTH)
     if coin:
+        drawn.append(line(f"M{left} {upward.at(0.5):g}H{WIDTH}", "chance"))
         drawn.append(label("a coin", left + 4, upward.at(0.5) - 4, "note halo"))
-    drawn += [label(name, across.at(value), foot + 19, anchor="middle") for value, name in stated]
-    drawn.append(label(axis, (left + WIDTH) / 2, foot + 39, anchor="middle"))
     if ideal:
         start = max(stated[0][0], 0.0)
         ends = [(across.at(share), upward.at(share)) for share in (start, 1.0)]
@@ -248,7 +267,7 @@ def _series(series: Series, shift: float, across: Scale, upward: Scale) -> list[
     return drawn
 
 
-def _curve_description(series: Sequence[Series], stated: Sequence[tuple[float, str]]) -> str:
+def _curve_description(series: Sequence[Series], stated: Marks) -> str:
     names = dict(stated)
     return "; ".join(
         f"{points.name or 'choices'}, {names.get(spot.at) or f'{100 * spot.at:.0f} % stated'}: "
@@ -282,25 +301,21 @@ def forest(
     drawn, top = heading(title, notes)
     top += 18 if reference is not None else 4
     across, foot = Scale(0.0, 1.0, 6, WIDTH - 6), top + ROW * len(rows)
-    for share in SHARES:
+    for share, words in SHARES:
         anchor = {0.0: "start", 1.0: "end"}.get(share, "middle")
         drawn.append(line(f"M{across.at(share):g} {top:g}V{foot:g}", "grid"))
-        drawn.append(label(f"{100 * share:.0f} %", across.at(share), foot + 17, anchor=anchor))
+        drawn.append(label(words, across.at(share), foot + 17, anchor=anchor))
     if reference is not None:
         x = across.at(reference[0])
         drawn.append(line(f"M{x:g} {top - 4:g}V{foot:g}", "chance"))
         drawn.append(label(reference[1], x, top - 8, anchor="middle"))
     for place, row in enumerate(rows):
         y, level = top + ROW * place, "e2" if row.full else "e1"
-        room = WIDTH - text_width(row.words, SMALL) - 10
-        inner = [
-            label(fitted(row.label, room), 0, y + 13, "who halo"),
-            label(row.words, WIDTH, y + 13, "note halo", "end"),
-        ]
+        inner = []
         if row.high > row.low:
             inner.append(line(f"M{across.at(row.low):g} {y + 25:g}H{across.at(row.high):g}", f"span {level}"))
         inner.append(mark(across.at(row.value), y + 25, f"at {level}", square=not row.full))
-        drawn.append(hover(f"{row.label}: {row.words}", *inner))
+        drawn.append(_named(row.label, row.words, y, *inner))
     about = "; ".join(f"{row.label}: {row.words}" for row in rows)
     return Drawing(join(drawn), foot + 24, title, about)
 
@@ -335,17 +350,15 @@ def plane(points: Sequence[Point], title: str, notes: Sequence[str] = ()) -> Dra
     foot = top + PLANE_HEIGHT
     across = Scale(0, most, PLANE_LEFT + 14, WIDTH - 14)
     upward = Scale(max(0.0, low - pad), min(1.0, high + pad), foot, top + 12)
-    for share in ticks(upward.low, upward.high):
-        if upward.low <= share <= upward.high:
-            drawn.append(line(f"M{PLANE_LEFT} {upward.at(share):g}H{WIDTH}", "grid"))
-            drawn.append(
-                label(f"{number(100 * share, 1)} %", PLANE_LEFT - 8, upward.at(share) + 4, anchor="end")
-            )
-    for tokens in ticks(0, most):
-        if tokens <= most * 1.05:
-            drawn.append(label(brief(tokens), across.at(tokens), foot + 19, anchor="middle"))
-    drawn.append(
-        label("tokens read by the judge per case", (PLANE_LEFT + WIDTH) / 2, foot + 39, anchor="middle")
+    shares = [share for share in ticks(upward.low, upward.high) if upward.low <= share <= upward.high]
+    drawn += axes(
+        across,
+        upward,
+        [(share, f"{number(100 * share, 1)} %") for share in shares],
+        [(tokens, brief(tokens)) for tokens in ticks(0, most) if tokens <= most * 1.05],
+        "tokens read by the judge per case",
+        left=PLANE_LEFT,
+        right=WIDTH,
     )
     places = [(across.at(point.tokens), upward.at(point.share)) for point in points]
     drawn.append(line(joined([places[index] for index in best]), "front"))
@@ -526,12 +539,9 @@ def lines(series: Mapping[str, Sequence[tuple[float, float]]], title: str, *, ac
     left = max(text_width(brief(value), SMALL) for value in up) + 12
     across = Scale(log10(sizes[0]), log10(sizes[-1]) or 1, left + 10, WIDTH - 24)
     upward = Scale(0, up[-1], top + 210, top + 12)
-    for value in up:
-        drawn.append(line(f"M{left:g} {upward.at(value):g}H{WIDTH}", "grid"))
-        drawn.append(label(brief(value), left - 6, upward.at(value) + 4, anchor="end"))
-    for size in sizes:
-        drawn.append(label(brief(size), across.at(log10(size)), upward.start + 18, anchor="middle"))
-    drawn.append(label(across_name, (left + WIDTH) / 2, upward.start + 37, anchor="middle"))
+    columns = [(log10(size), brief(size)) for size in sizes]
+    rows = [(value, brief(value)) for value in up]
+    drawn += axes(across, upward, rows, columns, across_name, left=left, right=WIDTH)
     for kind, (name, points) in enumerate(series.items()):
         spots = [(across.at(log10(x)), upward.at(y)) for x, y in points]
         drawn.append(line(joined(spots), f"line-s{kind % KINDS}"))

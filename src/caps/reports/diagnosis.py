@@ -1,9 +1,9 @@
 """A diagnosis in words, tables and JSON."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from caps.core.text import number, percent
 from caps.costs.prices import Price
@@ -16,6 +16,7 @@ from caps.statistics.judge_measures import (
     RULE,
     TOLERANCE,
     JudgeMeasures,
+    LevelMeasures,
     classify,
     describe_accuracy,
     is_usable,
@@ -31,44 +32,42 @@ PROXY = (
 )
 
 
-def figures(measured: JudgeMeasures) -> Grid:
-    """Every figure by level, with its 95 % interval."""
-    at = measured.levels
-    rows = [
-        ("right pairs %", *(_share(at[level].accuracy) for level in LEVELS)),
-        ("verdict", *(CLASS_NAMES[classify(at[level].accuracy)] for level in LEVELS)),
-        *_both(measured),
-    ]
-    return table("", ("", *LEVELS), rows)
+class Measure(NamedTuple):
+    """A share that is measured at each level; `picture` names the chart that shows it."""
+
+    name: str
+    of: Callable[[LevelMeasures], Estimate | None]
+    picture: str = ""
+    needs_labels: bool = False
 
 
-def proxy_figures(measured: JudgeMeasures) -> Grid:
-    """What can be known without labels."""
-    rows = [("E1 agrees with E2 %", "", _share(measured.agreement)), *_both(measured, labelled=False)]
-    return table("", ("", *LEVELS), rows)
+MEASURES = (
+    Measure("right pairs", lambda level: level.accuracy, "accuracy", needs_labels=True),
+    Measure("flips when slots swap", lambda level: level.flips, "steadiness"),
+    Measure("ties", lambda level: level.ties, "steadiness"),
+    Measure("unreadable", lambda level: level.unreadable, "steadiness"),
+    Measure("HIGH among decided", lambda level: level.confidence.sure),
+    Measure("HIGH is right", lambda level: level.confidence.high, needs_labels=True),
+    Measure("LOW is right", lambda level: level.confidence.low, needs_labels=True),
+)
 
 
-def _both(measured: JudgeMeasures, *, labelled: bool = True) -> list[tuple[str, ...]]:
-    at = measured.levels
-    rows = [
-        ("flips when slots swap %", *(_share(at[level].flips) for level in LEVELS)),
-        ("ties %", *(_share(at[level].ties) for level in LEVELS)),
-        ("unreadable %", *(_share(at[level].unreadable) for level in LEVELS)),
-        ("HIGH among decided %", *(_share(at[level].confidence.sure) for level in LEVELS)),
+def figures(measured: JudgeMeasures, *, labelled: bool = True) -> Grid:
+    """Every figure by level, with its 95 % interval; without labels, what can be known then."""
+    at = [measured.levels[level] for level in LEVELS]
+    rows: list[tuple[str, ...]] = [
+        (f"{measure.name} %", *(_share(measure.of(level)) for level in at))
+        for measure in MEASURES
+        if labelled or not measure.needs_labels
     ]
     if labelled:
-        rows += [
-            ("HIGH is right %", *(_share(at[level].confidence.high) for level in LEVELS)),
-            ("LOW is right %", *(_share(at[level].confidence.low) for level in LEVELS)),
-        ]
-        if at["E2"].brier is not None:
-            rows.append(("Brier score (0.25: no idea)", *(number(at[level].brier, 3) for level in LEVELS)))
-            rows.append(("calibration error %", *(percent(at[level].calibration_error) for level in LEVELS)))
-    return [*rows, ("tokens a call", *(number(at[level].tokens, 0) for level in LEVELS))]
-
-
-def _interval(bounds: tuple[float, float]) -> str:
-    return f"{100 * bounds[0]:+.1f}, {100 * bounds[1]:+.1f}"
+        rows.insert(1, ("verdict", *(CLASS_NAMES[classify(level.accuracy)] for level in at)))
+        if at[-1].brier is not None:
+            rows.append(("Brier score (0.25: no idea)", *(number(level.brier, 3) for level in at)))
+            rows.append(("calibration error %", *(percent(level.calibration_error) for level in at)))
+    else:
+        rows.insert(0, ("E1 agrees with E2 %", "", _share(measured.agreement)))
+    return table("", ("", *LEVELS), [*rows, ("tokens a call", *(number(level.tokens, 0) for level in at))])
 
 
 def remarks(measured: JudgeMeasures, *, labelled: bool = True) -> list[str]:

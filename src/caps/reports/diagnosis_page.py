@@ -1,8 +1,9 @@
 """The page of a diagnosis: the advice first, then the charts it rests on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import compress
+from typing import NamedTuple
 
 from caps.core.text import number, percent
 from caps.core.types import Level
@@ -27,14 +28,55 @@ SEEN = {str(Level.PARTIAL): "E1, partial views", str(Level.FULL): "E2, whole ans
 INTERVAL = "95 % interval"
 
 
+class Question(NamedTuple):
+    """What a picture answers: the heading and a remark above it, its title, and a share to compare with."""
+
+    heading: str
+    about: str | None
+    title: str
+    reference: tuple[float, str] | None = None
+
+
+QUESTIONS = {
+    "accuracy": Question(
+        "How often is it right?",
+        "Each pair is one right and one wrong candidate, asked in both orders.",
+        "How often the judge prefers the right one of a pair",
+        (0.5, "a coin"),
+    ),
+    "agreement": Question(
+        "Do partial views do?", None, "How often partial views lead where whole answers do"
+    ),
+    "bias": Question(
+        "What sways it?",
+        "Share of verdicts one side would get if both were equally good: 50 % is no bias.",
+        "What pulls a verdict between two equally good answers",
+        (0.5, "no pull"),
+    ),
+    "steadiness": Question(
+        "Is it steady?",
+        "From or to a tie is half a flip.",
+        "How often a verdict flips, is a tie, or cannot be read",
+    ),
+    "calibration": Question(
+        "Does it know when it is right?",
+        "A judge that does is worth more: strategies weigh verdicts by its confidence.",
+        "What the judge states against how often it is right",
+    ),
+    "strategies": Question(
+        "What else could be run",
+        "On the front: no other strategy is both cheaper and more often right.",
+        "Expected Pass@1 against tokens",
+    ),
+}
+
+
 def diagnosis_pictures(
     measured: JudgeMeasures, options: Sequence[Expected], chosen: Expected, stamp: str | None
 ) -> list[Picture]:
     """All pictures of a labelled diagnosis; `stamp` is said in each where no model was asked."""
     drawn = (
-        accuracy_picture(measured, stamp),
-        bias_picture(measured, stamp),
-        steadiness_picture(measured, stamp),
+        *(shares_picture(name, measured, stamp) for name in ("accuracy", "bias", "steadiness")),
         calibration_picture(measured, stamp),
         strategies_picture(options, chosen),
     )
@@ -43,48 +85,36 @@ def diagnosis_pictures(
 
 def proxy_pictures(measured: JudgeMeasures) -> list[Picture]:
     """What can be drawn without labels."""
-    rows = [_row("E1 agrees with E2", measured.agreement)] if measured.agreement else []
-    agreement = _shares("agreement", "How often partial views lead where whole answers do", rows, None)
-    drawn = (agreement, bias_picture(measured, None), steadiness_picture(measured, None))
+    drawn = (shares_picture(name, measured, None) for name in ("agreement", "bias", "steadiness"))
     return [picture for picture in drawn if picture is not None]
 
 
-def accuracy_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | None:
-    """How often the judge prefers the right one."""
-    rows = []
-    for level, found in measured.levels.items():
-        rows.append(_row(SEEN[level], found.accuracy, full=level == "E2"))
-    return _shares(
-        "accuracy",
-        "How often the judge prefers the right one of a pair",
-        rows,
-        stamp,
-        reference=(0.5, "a coin"),
-    )
-
-
-def bias_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | None:
-    """What pulls a verdict between equals."""
-    pulls = (("slot A wins", measured.first_slot), ("the longer one wins", measured.longer))
-    rows = [_row(label, found) for label, found in pulls if found is not None]
-    title = "What pulls a verdict between two equally good answers"
-    return _shares("bias", title, rows, stamp, reference=(0.5, "no pull"))
-
-
-def steadiness_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | None:
-    """How often a verdict flips when slots swap, is a tie, or cannot be read."""
-    kinds: dict[str, Callable[[LevelMeasures], Estimate | None]] = {
-        "flips when slots swap": lambda one: one.flips,
-        "ties": lambda one: one.ties,
-        "unreadable": lambda one: one.unreadable,
-    }
-    rows = [
-        _row(f"{label}, {level}", share, full=level == "E2")
-        for label, of in kinds.items()
-        for level, found in measured.levels.items()
-        if (share := of(found)) is not None
+def shares_picture(name: str, measured: JudgeMeasures, stamp: str | None) -> Picture | None:
+    """Shares of verdicts with their intervals; None if none is known."""
+    shares = {
+        "agreement": [("E1 agrees with E2", measured.agreement, "E2")],
+        "bias": [("slot A wins", measured.first_slot, "E2"), ("the longer one wins", measured.longer, "E2")],
+    }.get(name) or [
+        (SEEN[level] if name == "accuracy" else f"{measure.name}, {level}", measure.of(at), level)
+        for measure in diagnosis.MEASURES
+        if measure.picture == name
+        for level, at in measured.levels.items()
     ]
-    return _shares("steadiness", "How often a verdict flips, is a tie, or cannot be read", rows, stamp)
+    rows = [
+        Row(label=label, value=part.value, low=part.low, high=part.high, full=level == "E2")
+        for label, part, level in shares
+        if part is not None
+    ]
+    if not rows:
+        return None
+    title, reference = QUESTIONS[name].title, QUESTIONS[name].reference
+    return Picture(
+        name=name,
+        title=title,
+        drawing=forest(rows, title, _notes(stamp, "Bars: 95 % intervals."), reference=reference),
+        heads=("of verdicts", "share", INTERVAL),
+        rows=[(row.label, f"{percent(row.value)} %", span(row.low, row.high)) for row in rows],
+    )
 
 
 def calibration_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | None:
@@ -103,7 +133,7 @@ def calibration_picture(measured: JudgeMeasures, stamp: str | None) -> Picture |
     ]
     if not any(one.spots for one in series):
         return None
-    title = "What the judge states against how often it is right"
+    title = QUESTIONS["calibration"].title
     axis = "probability it gives the one it prefers" if probabilities else "confidence it states"
     notes = _notes(stamp, "Decided verdicts; whiskers: 95 % intervals.")
     ideal = "as often as it says" if probabilities else ""
@@ -139,7 +169,7 @@ def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture
     best = best_options(points)
     order = sorted(range(len(options)), key=lambda place: (-options[place].pass_at_1, options[place].tokens))
     note = "Simulated contests with a judge fitted to these figures; whiskers: 90 % for as many new cases."
-    title = "Expected Pass@1 against tokens"
+    title = QUESTIONS["strategies"].title
     rows = [
         (
             named(one), f"{percent(one.pass_at_1)} %", span(*one.interval), percent(one.recovery),
@@ -160,33 +190,8 @@ def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture
     )
 
 
-def _shares(
-    name: str,
-    title: str,
-    rows: Sequence[Row],
-    stamp: str | None,
-    *,
-    note: str = "Bars: 95 % intervals.",
-    reference: tuple[float, str] | None = None,
-) -> Picture | None:
-    if not rows:
-        return None
-    numbers = [(row.label, f"{percent(row.value)} %", span(row.low, row.high)) for row in rows]
-    return Picture(
-        name=name,
-        title=title,
-        drawing=forest(rows, title, _notes(stamp, note), reference=reference),
-        heads=("of verdicts", "share", INTERVAL),
-        rows=numbers,
-    )
-
-
 def _notes(stamp: str | None, *notes: str) -> list[str]:
     return [*(() if stamp is None else (f"{stamp}.",)), *notes]
-
-
-def _row(label: str, found: Estimate, *, full: bool = True) -> Row:
-    return Row(label=label, value=found.value, low=found.low, high=found.high, full=full)
 
 
 def _stated(found: LevelMeasures) -> list[Spot]:
@@ -202,26 +207,6 @@ def _spot(at: float, right: Estimate) -> Spot:
     return Spot(at=at, right=right.value, low=right.low, high=right.high)
 
 
-SECTIONS = {
-    "accuracy": (
-        "How often is it right?",
-        "Each pair is one right and one wrong candidate, asked in both orders.",
-    ),
-    "agreement": ("Do partial views do?", None),
-    "bias": (
-        "What sways it?",
-        "Share of verdicts one side would get if both were equally good: 50 % is no bias.",
-    ),
-    "steadiness": ("Is it steady?", "From or to a tie is half a flip."),
-    "calibration": (
-        "Does it know when it is right?",
-        "A judge that does is worth more: strategies weigh verdicts by its confidence.",
-    ),
-    "strategies": (
-        "What else could be run",
-        "On the front: no other strategy is both cheaper and more often right.",
-    ),
-}
 LEAD = ("What ", " is worth as a judge, from pairs of candidates whose labels are known.")
 PROXY_LEAD = ("What is known about ", " as a judge from pairs of candidates without labels.")
 
@@ -283,7 +268,7 @@ def _page(
     simulated = el("p", f"{stamp_of(judge)}.", class_="simulated") if judge.simulated else None
     before, behind = lead
     intro = el("p", before, el("b", name), behind, class_="lead")
-    sections = [section(*SECTIONS[picture.name], picture_view(picture)) for picture in drawn]
+    sections = [section(*QUESTIONS[picture.name][:2], picture_view(picture)) for picture in drawn]
     is_small = [len(picture.heads) <= FEW_COLUMNS for picture in drawn]
     small = el("div", *compress(sections, is_small), class_="pair")
     large = [part for part, beside in zip(sections, is_small, strict=True) if not beside]

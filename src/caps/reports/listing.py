@@ -44,8 +44,8 @@ class Column:
 class Row:
     """A case: its values by column, the receipts it opens, and the filters it passes as bits.
 
-    `words` are further words to find it by, `log` is a summary of its judge calls, `groups` its value of each
-    field by which cases are grouped. `html` is the row as the page shows it.
+    `words` are further words to find it by, `groups` its value of each field by which cases are grouped.
+    `html` is the row as the page shows it.
     """
 
     name: str
@@ -53,7 +53,6 @@ class Row:
     receipts: Sequence[int]
     flags: int = 0
     words: str = ""
-    log: str = ""
     groups: Sequence[str] = ()
     html: str = ""
 
@@ -89,7 +88,6 @@ def make_row(
     *,
     flags: Sequence[bool] = (),
     words: str = "",
-    log: str = "",
     groups: Sequence[str] = (),
 ) -> Row:
     """Create a row; its first value is the name of the case."""
@@ -103,7 +101,6 @@ def make_row(
         receipts=receipts,
         flags=sum(1 << bit for bit, flag in enumerate(flags) if flag),
         words=visible(words),
-        log=visible(log),
         groups=[visible(group) for group in groups],
         html=str(el("tr", *cells)),
     )

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 
 from caps.core.text import number, plural
-from caps.reports.charts import WIDTH, Drawing, fitted, hover, joined, label, line
+from caps.reports.charts import WIDTH, Drawing, Scale, axes, fitted, hover, joined, label, line
 from caps.reports.elements import scrolled
 from caps.reports.html import Child, Html, el, join
 from caps.reports.numbers import share
@@ -252,6 +252,8 @@ def verdicts_about(receipt: Receipt, members: Sequence[int]) -> dict[str, int]:
 STEPS = "The probability of the likeliest answers after each verdict; a dot opens the call."
 SHOWN_LINES = 5
 LEFT, RIGHT, TOP, BOTTOM = 48, WIDTH - 96, 10, 190
+SHARES = ((0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %"))
+UPWARD = Scale(0, 1, BOTTOM, TOP)
 
 
 def steps(receipt: Receipt, described: Sequence[str]) -> Html | None:
@@ -260,18 +262,15 @@ def steps(receipt: Receipt, described: Sequence[str]) -> Html | None:
     if not groups or len(groups[0].chances) < 2:
         return None
     count = len(groups[0].chances) - 1
-    xs = [LEFT + (RIGHT - LEFT) * step / count for step in range(count + 1)]
+    across = Scale(0, count, LEFT, RIGHT)
     every = max(1, count // 10 + (count % 10 > 0))
-    drawn = _share_grid("after verdict")
-    drawn += [
-        label(str(step) if step else "before", xs[step], BOTTOM + 17, anchor="middle")
-        for step in range(0, count + 1, every)
-    ]
-    names = _spread([_height(group.chances[-1]) for group in groups])
+    columns = [(step, str(step) if step else "before") for step in range(0, count + 1, every)]
+    drawn = axes(across, UPWARD, SHARES, columns, "after verdict", left=LEFT, right=RIGHT)
+    names = _spread([UPWARD.at(group.chances[-1]) for group in groups])
     for rank, (group, y_name) in reversed(list(enumerate(zip(groups, names, strict=True)))):
         is_chosen = receipt.winner in group.members
         kind = "chosen" if is_chosen else f"other{min(rank, 3)}"
-        spots = list(zip(xs, map(_height, group.chances), strict=True))
+        spots = [(across.at(step), UPWARD.at(chance)) for step, chance in enumerate(group.chances)]
         drawn.append(line(joined(spots), f"trace {kind}"))
         drawn.append(
             label(fitted(receipt.name(group.members[0]), 86, 12), RIGHT + 9, y_name + 4, f"label {kind}")
@@ -287,18 +286,6 @@ def steps(receipt: Receipt, described: Sequence[str]) -> Html | None:
     title = f"How the probability moved in {receipt.case}"
     ends = ", ".join(f"{receipt.name(group.members[0])} {share(group.chances[-1])}" for group in groups)
     return _drawn(drawn, BOTTOM + 40, title, ends)
-
-
-def _height(probability: float) -> float:
-    return BOTTOM - (BOTTOM - TOP) * probability
-
-
-def _share_grid(axis: str) -> list[Html]:
-    drawn = [label(axis, (LEFT + RIGHT) / 2, BOTTOM + 33, anchor="middle")]
-    for part in (0.0, 0.5, 1.0):
-        drawn.append(line(f"M{LEFT} {_height(part):g}H{RIGHT}", "grid"))
-        drawn.append(label(f"{100 * part:.0f} %", LEFT - 6, _height(part) + 4, anchor="end"))
-    return drawn
 
 
 def _spread(places: Sequence[float], least: float = 15) -> list[float]:
@@ -336,22 +323,19 @@ def timeline(receipt: Receipt) -> Html | None:
         return None
     end = max(float(story[-1]["seconds"]), 1e-3)
     most = max(1, *(step["samples"] for step in story))
-
-    def x_at(seconds: float) -> float:
-        return LEFT + (RIGHT - LEFT) * seconds / end
-
-    drawn = _share_grid("seconds")
-    for part in (0.0, 0.5, 1.0):
-        drawn.append(label(f"{end * part:.1f}", x_at(end * part), BOTTOM + 17, anchor="middle"))
-    stairs = "".join(f"H{x_at(step['seconds']):.1f}V{_height(step['samples'] / most):.1f}" for step in story)
+    across, samples_up = Scale(0, end, LEFT, RIGHT), Scale(0, most, BOTTOM, TOP)
+    columns = [(end * part, f"{end * part:.1f}") for part in (0.0, 0.5, 1.0)]
+    drawn = axes(across, UPWARD, SHARES, columns, "seconds", left=LEFT, right=RIGHT)
+    steps_up = [(across.at(step["seconds"]), samples_up.at(step["samples"])) for step in story]
+    stairs = "".join(f"H{x:.1f}V{y:.1f}" for x, y in steps_up)
     drawn.append(line(f"M{LEFT} {BOTTOM}{stairs}H{RIGHT}", "trace other1"))
     told = [step for step in story if step["probability"] is not None]
-    spots = [(x_at(step["seconds"]), _height(step["probability"])) for step in told]
+    spots = [(across.at(step["seconds"]), UPWARD.at(step["probability"])) for step in told]
     drawn.append(line(joined(spots), "trace chosen"))
     for step, (x, y) in zip(told, spots, strict=True):
         words = f"{step['seconds']:.1f} s, {step['what']}: {share(step['probability'])} sure"
         drawn.append(hover(words, el("circle", cx=x, cy=y, r=4, class_="dot")))
-    ends = _spread([spots[-1][1] if spots else TOP, _height(story[-1]["samples"] / most)])
+    ends = _spread([spots[-1][1] if spots else TOP, steps_up[-1][1]])
     samples = plural(most, "sample")
     drawn.append(label("probability", RIGHT + 9, ends[0] + 4, "label chosen"))
     drawn.append(label(samples, RIGHT + 9, ends[1] + 4, "label other1"))

@@ -26,7 +26,7 @@ from caps.runs.outcomes import Outcomes
 from caps.runs.rebuild import RebuiltRun
 from caps.runs.result_lines import Line
 from caps.runs.run_file import RunFile
-from caps.runs.summary import Figures, group_by_ask
+from caps.runs.summary import Figures
 from caps.statistics.estimates import wilson
 
 BASELINE = "v1-infer"
@@ -551,31 +551,8 @@ def _row(index: int, line: Line, report: RunReport, columns: Sequence[Column], f
         [index],
         flags=flags,
         words=" ".join(about.others) if about is not None and "answer" in shown else "",
-        log=str(line["error"]) if is_failed else calls_text(report.run.calls.get(name, [])),
         groups=groups,
     )
-
-
-def calls_text(calls: list[Line]) -> str:
-    """Summarise the judge calls of a case: A at E1: 3>7! 5=9 C at E2: 3<5; `!` marks sure verdicts."""
-    parts, stage = [], None
-    for attempts in group_by_ask(calls):
-        line = attempts[-1]
-        if line["stage"] != stage:
-            stage = line["stage"]
-            parts.append(f"{stage} at {line['level']}:")
-        ratings = line.get("ratings")
-        if "pair" in line and ratings is not None:
-            first = line["a"]
-            (second,) = [candidate for candidate in line["pair"] if candidate != first]
-            apart = ratings[0] - ratings[1]
-            sign = "=" if not apart else ">" if apart > 0 else "<"
-            parts.append(f"{first}{sign}{second}{'!' if abs(apart) >= 4 else ''}")
-        else:
-            value = line.get("rating", line.get("pick"))
-            shown = line["pair"] if "pair" in line else line["shown"]
-            parts.append(f"{','.join(map(str, shown))}={'?' if value is None else value}")
-    return " ".join(parts)
 
 
 # Receipts

@@ -51,9 +51,8 @@ async function show(row, game) {
     if (receipt) return separate(parsed(receipt).firstElementChild, index);
     const article = document.createElement("article");
     article.append(make("h1", `Case ${row.name}`),
-      make("p", data.folder ? `The receipt is in the folder ${data.folder}, which is missing beside this page. Judge calls in short:`
-        : "This page was written without receipts. Judge calls in short:"),
-      make("p", row.log, { class: "log" }));
+      make("p", data.folder ? `The receipt is in the folder ${data.folder}, which is missing beside this page.`
+        : "This page was written without receipts."));
     return article;
   });
   receiptView.replaceChildren(navigation(row), ...articles);
