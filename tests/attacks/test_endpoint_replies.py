@@ -30,12 +30,11 @@ from caps.core.types import Message
 from caps.journal.store import Journal
 from caps.models import faults
 from caps.models.base import Request
-from caps.models.batch import BatchApi, read_batch, read_id, read_item, read_page, read_result
+from caps.models.batch import BatchApi, PendingRequest, read_batch, read_id, read_item, read_page, read_result
 from caps.models.endpoints import ServerAddress, discover
 from caps.models.faults import Retries, retry_after
 from caps.models.http import HttpModel, Timeouts
 from caps.models.journaled import JournaledModel, to_reply
-from caps.models.pending import PendingRequest
 from caps.models.probing import missing_logprobs
 from caps.models.servers import ServersModel
 from caps.models.wire import (

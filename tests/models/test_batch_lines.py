@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 from caps.core.types import Message
 from caps.journal.records import request_key
 from caps.models.base import Request
-from caps.models.batch import encode_line, parse_key, read_batch, read_item, read_result
-from caps.models.pending import Failures, PendingRequest
+from caps.models.batch import (
+    Failures,
+    PendingRequest,
+    encode_line,
+    parse_key,
+    read_batch,
+    read_item,
+    read_result,
+)
 from caps.models.wire import encode_body
 from caps.testing import Reply
 

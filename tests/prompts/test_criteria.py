@@ -12,7 +12,7 @@ from caps.core.types import Case, Group, Solo
 from caps.datasets.case_files import case_row, parse_case
 from caps.judging.llm import JudgingModel, LlmJudge
 from caps.models.scripted import ScriptedModel
-from caps.prompts.criteria import LONGEST, parse_criteria, verdicts_by_criterion
+from caps.prompts.reply_forms import CRITERIA_CHARS, parse_criteria, verdicts_by_criterion
 from caps.session.cases import CaseDefaults
 from caps.session.parts import load_templates, make_prepare
 from caps.testing import Reply, ScriptedEndpoint
@@ -106,7 +106,7 @@ def test_criteria_of_the_run_are_for_general_cases_that_state_none(tmp_path):
         ({"criteria": " ; "}, "names no criterion"),
         ({"criteria": ";".join(map(str, range(30)))}, "30 criteria; at most 20"),
         (
-            {"criteria": "x" * (LONGEST + 1)},
+            {"criteria": "x" * (CRITERIA_CHARS + 1)},
             "20,001 characters, which every prompt would repeat; at most 20,000",
         ),
     ],

@@ -13,9 +13,16 @@ from caps.core.types import Case, Group, Solo, TokenLogprob
 from caps.judging.llm import JudgeSettings, JudgingModel, LlmJudge
 from caps.models.scripted import ScriptedModel
 from caps.prompts.confidence import weigh
-from caps.prompts.criteria import verdicts_by_criterion
 from caps.prompts.read import read_reply
-from caps.prompts.reply_forms import REPLIES, TAGS, grammar_for, held_to, room_for, sentences
+from caps.prompts.reply_forms import (
+    REPLIES,
+    TAGS,
+    grammar_for,
+    held_to,
+    room_for,
+    sentences,
+    verdicts_by_criterion,
+)
 from caps.session.parts import load_templates, make_prepare
 from caps.testing import Reply, ScriptedEndpoint, Status, write_cases
 from support.shell import caps

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from caps.core.types import Problem
-from caps.prompts.criteria import verdicts_by_criterion
 from caps.prompts.read import read_reply
 from caps.prompts.render import render
+from caps.prompts.reply_forms import verdicts_by_criterion
 from caps.session.parts import load_templates
 from support.shown import ASK_OF_BUILT_IN, ASKS
 from support.shown import BUILT_IN as TEMPLATES

@@ -21,7 +21,7 @@ from caps.datasets.reading import Row, as_object, check_value_count, kind_of, re
 from caps.datasets.reading import lines as read_lines
 from caps.evidence.domains import check_stated, guess_domain
 from caps.files import decode_json
-from caps.prompts.criteria import parse_criteria
+from caps.prompts.reply_forms import parse_criteria
 
 T = TypeVar("T")
 

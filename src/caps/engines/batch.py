@@ -22,7 +22,7 @@ from caps.engines.local import fast_forward
 from caps.engines.readability import ReplyCheck
 from caps.engines.scheduler import MAX_PREPARING
 from caps.judging.base import Judge, Ruling
-from caps.models.pending import OpenRequest, PendingRequests
+from caps.models.batch import OpenRequest, PendingRequests
 
 Source = Sequence[Case | InputError]
 

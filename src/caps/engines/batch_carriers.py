@@ -35,9 +35,12 @@ from caps.journal.store import Journal
 from caps.judging.base import together
 from caps.models.base import Completion, Model, Request
 from caps.models.batch import (
+    AFFECTS_ALL,
     RESULT_BYTES,
     Batch,
     BatchApi,
+    OpenRequest,
+    PendingRequests,
     encode_line,
     parse_key,
     read_item,
@@ -47,7 +50,6 @@ from caps.models.endpoints import Endpoint
 from caps.models.faults import Fault
 from caps.models.http import HttpModel
 from caps.models.journaled import to_reply
-from caps.models.pending import AFFECTS_ALL, OpenRequest, PendingRequests
 from caps.models.wire import RENAMED, REPLY_BYTES
 
 MEGABYTE = 1_000_000

@@ -49,10 +49,18 @@ from caps.judging.payment import (
 )
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
-from caps.prompts.criteria import ByCriterion, verdicts_by_criterion
 from caps.prompts.read import Imitation, Reading, fields_of, imitations, read_coded, read_reply
 from caps.prompts.render import asks_for_code, find_template, render, shared_until, template_stem
-from caps.prompts.reply_forms import REPLIES, TAGS, held_to, instructions, room_for, short_form
+from caps.prompts.reply_forms import (
+    REPLIES,
+    TAGS,
+    ByCriterion,
+    held_to,
+    instructions,
+    room_for,
+    short_form,
+    verdicts_by_criterion,
+)
 
 FURTHER_DRAW = 100
 PROMPT_AT_MOST = 2000

@@ -1,4 +1,4 @@
-"""Batches of requests: the lines of their files, and the Batch API of an endpoint.
+"""Batches of requests: the lines of their files, the Batch API, and models whose replies arrive later.
 
 Lines have the format of OpenAI's Batch API and `vllm run-batch`. The `custom_id` of a request is its journal
 key and its body the bytes of a live call, so live calls, batches and replays share replies.
@@ -7,7 +7,7 @@ key and its body the bytes of a live call, so live calls, batches and replays sh
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -15,15 +15,25 @@ from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
+from msgspec.structs import replace
 
-from caps.core.errors import MissingFeatureError, TimedOutError
+from caps.core.errors import (
+    AccessError,
+    MissingFeatureError,
+    ModelError,
+    NotRecordedError,
+    TimedOutError,
+    UnknownModelError,
+)
 from caps.core.secrets import StreamScrubber
 from caps.core.text import printable_line
+from caps.journal.records import prompt_digest, request_key
+from caps.journal.store import Journal
 from caps.models import faults
-from caps.models.base import Completion, Request
+from caps.models.base import Completion, Request, estimate_prompt
 from caps.models.faults import Attempts, Fault, Retries
 from caps.models.http import HttpModel
-from caps.models.pending import PendingRequest
+from caps.models.journaled import recalled
 from caps.models.wire import (
     REPLY_BYTES,
     OversizedReplyError,
@@ -85,7 +95,7 @@ def read_item(line: bytes) -> Item:
     return Item(key, status if isinstance(status, int) else None, body, row.get("error") or None)
 
 
-def read_result(item: Item, pending: PendingRequest) -> Completion | Fault:
+def read_result(item: Item, pending: "PendingRequest") -> Completion | Fault:
     """The reply of an item, or its fault."""
     if isinstance(item.error, dict) and str(item.error.get("code")) in NOT_RUN:
         return Fault(TimedOutError("the batch ended before this request was run"), seen=False)
@@ -325,3 +335,140 @@ class BatchApi:
             return read(decode(self._endpoint.scrub(payload)))
         except ValueError as error:
             return faults.garbled(where, f"{error} at /{path}")
+
+
+# --- A model whose replies arrive later, in batches: the journal answers, missing requests are collected ---
+#
+# Rules that must not be broken:
+#
+# * No request is sent: a missing reply raises `NotRecordedError`, and its request goes into the next batch.
+# * Every payment is reported by exactly one completion with `replayed=False` in each pass over the cases.
+
+
+AFFECTS_ALL = (AccessError, UnknownModelError)  # every other request would fail too
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest:
+    """The fields of a request that its journal record needs, without the prompt."""
+
+    model: str
+    template: str
+    digest: str
+    prompt: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """A request without a reply: its journal key, and the endpoint that must answer it."""
+
+    key: str
+    request: Request
+    endpoint: Hashable
+
+    @property
+    def pending(self) -> PendingRequest:
+        """The fields to keep until its reply arrives."""
+        request = self.request
+        tokens = estimate_prompt(request.messages)
+        return PendingRequest(request.model, request.template, prompt_digest(request.messages), tokens)
+
+
+class Failures:
+    """Failed requests of batches; a request counts as failed once per batch.
+
+    A permanent refusal (too long for the context) is given up at once, a transient failure (server error,
+    garbled reply) after `tries` batches. A request that was never run (expired, cancelled), or that was
+    refused because of the account, the model or the name of a field, is not counted.
+    """
+
+    def __init__(self, tries: int) -> None:
+        self._tries = tries
+        self._faults: dict[str, dict[str, Fault]] = {}
+
+    def add(self, key: str, batch: str, fault: Fault) -> bool:
+        """Record the failure of a request in a batch; False if it is already known."""
+        by_batch = self._faults.setdefault(key, {})
+        return by_batch.setdefault(batch, fault) is fault
+
+    def failed_in(self, key: str, batch: str) -> bool:
+        """Whether a request failed in a batch."""
+        return batch in self._faults.get(key, {})
+
+    def given_up(self, key: str) -> ModelError | None:
+        """Why a request is given up, or None if it is not."""
+        counted = [fault for fault in self._faults.get(key, {}).values() if not _is_excused(fault)]
+        if not counted or (counted[-1].retry and len(counted) < self._tries):
+            return None
+        error = ModelError(str(counted[-1].error), attempts=len(counted))
+        error.cause = counted[-1].error.cause
+        return error
+
+
+def _is_excused(fault: Fault) -> bool:
+    return not fault.seen or fault.renamed or isinstance(fault.error, AFFECTS_ALL)
+
+
+class PendingRequests:
+    """State shared by the models of all endpoints: the journal, failures, paid replies and open requests.
+
+    `paid` holds the keys of replies that arrived during this run, `awaited` the open requests of a pass over
+    the cases.
+    """
+
+    def __init__(self, journal: Journal, failures: Failures) -> None:
+        self.journal, self.failures = journal, failures
+        self.paid: set[str] = set()
+        self.awaited: dict[str, PendingRequest] = {}
+        self._unreported: set[str] = set()
+        self._open: dict[str, OpenRequest] = {}
+
+    def begin(self) -> None:
+        """Start a pass over the cases."""
+        self._unreported, self.awaited, self._open = set(self.paid), {}, {}
+
+    def take(self) -> list[OpenRequest]:
+        """Return and clear the open requests collected so far."""
+        requests, self._open = list(self._open.values()), {}
+        self.awaited |= {request.key: request.pending for request in requests}
+        return requests
+
+    def recall(self, request: Request) -> Completion | None:
+        """The reply, if it has arrived."""
+        key = request_key(request)
+        stored = recalled(self.journal.get(key))
+        if stored is None or key not in self._unreported:
+            return stored
+        self._unreported.discard(key)
+        return replace(stored, replayed=False)
+
+    def answer(self, request: Request, endpoint: Hashable) -> Completion:
+        """The reply; raises `NotRecordedError` if it is missing, or the reason why it is given up."""
+        stored = self.recall(request)
+        if stored is not None:
+            return stored
+        key = request_key(request)
+        given_up = self.failures.given_up(key)
+        if given_up is not None:
+            raise given_up
+        self._open[key] = OpenRequest(key, request, endpoint)
+        raise NotRecordedError(f"no reply to this {request.template!r} prompt has arrived yet")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingModel:
+    """A model that answers for one endpoint from `PendingRequests`."""
+
+    requests: PendingRequests
+    endpoint: Hashable = None
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer from the journal."""
+        return self.requests.answer(request, self.endpoint)
+
+    async def recall(self, request: Request) -> Completion | None:
+        """The reply that the journal holds."""
+        return self.requests.recall(request)
+
+    async def close(self) -> None:
+        """Do nothing: no resources are held."""

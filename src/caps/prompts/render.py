@@ -13,8 +13,8 @@ from typing import TypeAlias
 from caps.core.domains import CRITERIA_PROMPTS, PROMPT_KINDS, Domain
 from caps.core.errors import SettingError
 from caps.core.types import Ask, Level, Media, Message, Pairing, Problem, Solo
-from caps.prompts.criteria import UNSTATED
 from caps.prompts.fence import Quoting, fenced, quote, show
+from caps.prompts.reply_forms import UNSTATED
 
 SLOTS = ("problem", "a", "b", "candidate", "candidates", "criteria", "nonce", "code")
 

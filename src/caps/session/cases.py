@@ -13,8 +13,8 @@ from caps.evidence.entrants import missing_numbers
 from caps.files import read_text
 from caps.grading.test_suites import has_undeclared_tests
 from caps.models.base import Notify, ignore
-from caps.prompts.criteria import MOST_BYTES, parse_criteria
 from caps.prompts.render import takes_criteria
+from caps.prompts.reply_forms import CRITERIA_BYTES, parse_criteria
 
 MOST_WARNINGS = 5  # about cases whose candidates lack a number; the rest is counted
 
@@ -98,5 +98,5 @@ def read_criteria(stated: str | None) -> tuple[str, ...]:
     if stated is None:
         return ()
     if stated.startswith("@"):
-        stated = read_text(stated[1:], option="--criteria", most=MOST_BYTES)
+        stated = read_text(stated[1:], option="--criteria", most=CRITERIA_BYTES)
     return parse_criteria(stated, "criteria")

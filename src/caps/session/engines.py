@@ -24,7 +24,7 @@ from caps.workers.texts import TextWorkers
 if TYPE_CHECKING:
     from caps.engines.batch_carriers import BatchSettings
     from caps.engines.remote import OpenContext
-    from caps.models.pending import PendingRequests
+    from caps.models.batch import PendingRequests
     from caps.session.resolve import Resolved
 
 CASES_AT_ONCE = 64  # of a worker with an automatic connection limit
@@ -117,7 +117,7 @@ def batch_engine(
     """The engine that sends batches to the endpoints of models, or writes them to the batch folder."""
     from caps.engines.batch import BatchEngine, Carrier  # noqa: PLC0415
     from caps.engines.batch_carriers import FolderCarrier, HttpCarrier  # noqa: PLC0415
-    from caps.models.pending import Failures, PendingRequests  # noqa: PLC0415
+    from caps.models.batch import Failures, PendingRequests  # noqa: PLC0415
 
     config, settings, price = resolved.config, batch_settings(resolved.config), resolved.price
     requests = PendingRequests(journal, Failures(settings.tries))

@@ -74,7 +74,7 @@ from caps.workers.texts import TextWorkers
 
 if TYPE_CHECKING:
     from caps.engines.remote import OpenContext, WorkerContext
-    from caps.models.pending import PendingRequests
+    from caps.models.batch import PendingRequests
     from caps.models.tokenizing import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -239,7 +239,7 @@ def replays_from_journal(config: RunConfig) -> bool:
 
 def _pending_judge(resolved: Resolved, learned: Learned, requests: "PendingRequests") -> Judge:
     """The judge of batches, whose models answer from the journal and collect what it lacks."""
-    from caps.models.pending import PendingModel  # noqa: PLC0415
+    from caps.models.batch import PendingModel  # noqa: PLC0415
 
     return judge_of(
         resolved, lambda where: PendingModel(requests, where), learned=learned.judges, waits=False
