@@ -183,9 +183,9 @@ class AdaptiveRun(Generic[D]):
         self._asks, self._budget, self._log = asks, budget, log or NoLog()
         self._seed, self._watch, self._progress = f"{seed}/{case.id}", watch, progress
         self._describe = describe
-        known = all(one.price is not None for one in generators) and (price is not None or not asks)
-        self._prices = [one.price if known and one.price else UNPRICED for one in generators]
-        self._judge_price = price if known and price is not None else UNPRICED
+        all_priced = all(one.price is not None for one in generators) and (price is not None or not asks)
+        self._prices = [one.price if all_priced and one.price else UNPRICED for one in generators]
+        self._judge_price = price if all_priced and price is not None else UNPRICED
         self._ledgers = [GeneratorLedger(one.name, one.price, one.quality) for one in generators]
         self._waiting = set[tuple[int, int]]()  # started by the policy, not sent: the record names others
         self._tasks: dict[tuple[int, int], asyncio.Task[D]] = {}
@@ -247,10 +247,10 @@ class AdaptiveRun(Generic[D]):
             if done is None:
                 return None
             late = sorted(key for key in self._tasks if key not in done and self._is_late(key))
-            own = {"done": sorted(done), "late": late}
-            row = await self._log.record(step, own)
+            happened = {"done": sorted(done), "late": late}
+            row = await self._log.record(step, happened)
             if not self._names_running(row):  # another process went another way
-                row = own
+                row = happened
         keys = [(int(source), int(number)) for source, number in row["done"]]
         self._late |= {(int(source), int(number)) for source, number in row["late"]}
         if keys:
@@ -293,8 +293,8 @@ class AdaptiveRun(Generic[D]):
         return max(0.001, min(ends) - now) if ends else None
 
     def _lateness(self) -> float | None:
-        known = [second for ledger in self._ledgers for second in ledger.seconds]
-        return max(LEAST_WAIT, LATE * median(known)) if known else None
+        durations = [second for ledger in self._ledgers for second in ledger.seconds]
+        return max(LEAST_WAIT, LATE * median(durations)) if durations else None
 
     def _is_late(self, key: tuple[int, int]) -> bool:
         limit = self._lateness()
@@ -399,8 +399,8 @@ class AdaptiveRun(Generic[D]):
 
     async def _pool(self) -> Pool:
         """The pool as it is now; new candidates are looked into and prepared first."""
-        known = 0 if self._prepared is None else len(self._prepared.case.candidates)
-        if len(self._case.candidates) > known:
+        prepared_count = 0 if self._prepared is None else len(self._prepared.case.candidates)
+        if len(self._case.candidates) > prepared_count:
             described = self._describe(self._case)
             self._prepared = await self._engine.prepare_case(described, self._budget)
         entrants = () if self._prepared is None else self._prepared.evidence.entrants

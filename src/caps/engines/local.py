@@ -199,10 +199,10 @@ class LocalEngine:
 
     async def prepare_case(self, case: Case, budget: Budget) -> PreparedCase:
         """Compute the findings of a case that is still growing, and prepare it."""
-        known = (
+        with_findings = (
             case if self._find is None else await self._find(case, _finding_deadline(budget.deadline), budget)
         )
-        return await prepare_case(known, self._prepare, self._texts, budget.deadline)
+        return await prepare_case(with_findings, self._prepare, self._texts, budget.deadline)
 
     async def ask(
         self, prepared: PreparedCase, round_: Round, budget: Budget, patience: float | None = None
@@ -246,16 +246,16 @@ class LocalEngine:
         budget = opener.new_budget()
         result: CaseRun | Exception
         try:
-            known = case
+            with_findings = case
             if self._find is not None:
-                known = await self._find(case, _finding_deadline(budget.deadline), budget)
+                with_findings = await self._find(case, _finding_deadline(budget.deadline), budget)
         except CapsError:
             raise
         except Exception as error:
             scheduler.add_prepared(number, case, error)
             return
         try:
-            prepared = await prepare_case(known, self._prepare, self._texts, budget.deadline)
+            prepared = await prepare_case(with_findings, self._prepare, self._texts, budget.deadline)
             result = opener.start(number, prepared, budget)
         except CapsError as error:
             result = error

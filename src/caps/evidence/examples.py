@@ -184,10 +184,10 @@ def generated_arguments(source: str, name: str, rng: Random, count: int = _SEEDS
     parameters = _parameters(source, name)
     types = [_type_of(parameter) for parameter in parameters]
     try:
-        made = [[random_value(kind, rng) for kind in types] for _ in range(count)] if types else []
+        argument_lists = [[random_value(kind, rng) for kind in types] for _ in range(count)] if types else []
     except LookupError:
         return []
-    return [_fitting(values, rng) if number % 2 else values for number, values in enumerate(made)]
+    return [_fitting(values, rng) if number % 2 else values for number, values in enumerate(argument_lists)]
 
 
 def _fitting(values: list[Any], rng: Random) -> list[Any]:

@@ -232,10 +232,10 @@ def program_text(case: Case, candidate: Candidate) -> str:
 
 def language_of(case: Case, candidate: Candidate) -> str:
     """The language of a program: that of its fence, else that of its case, else Python."""
-    stated = language_named(case.extra.get("language")) or PYTHON
+    of_case = language_named(case.extra.get("language")) or PYTHON
     if candidate.code and candidate.code.strip():
-        return stated
-    return language_named(fence_label(candidate.text)) or stated
+        return of_case
+    return language_named(fence_label(candidate.text)) or of_case
 
 
 def prompt_text(case: Case, entry_point: str | None) -> str:

@@ -269,8 +269,8 @@ class ReplyGrader:
 
     async def grade(self, case: Case, candidate: Candidate) -> Grade:
         """Correct if the JSON of the reply, or the answer it states, equals that of the case."""
-        stated = case.extra.get("answer")
-        expected = stated if isinstance(stated, str) else json.dumps(stated)
+        answer = case.extra.get("answer")
+        expected = answer if isinstance(answer, str) else json.dumps(answer)
         if expected.lstrip().startswith("{") and canonical(expected) is not None:
             is_equal = general_answer(candidate) == general_answer(Candidate(expected))
             return Grade(correct=is_equal, reason="" if is_equal else "different", decided_by="exact")

@@ -50,9 +50,9 @@ def explain(error: Exception, path: Path) -> JournalError:
     return JournalError(f"journal {str(path)!r} {message} ({error})")
 
 
-def damage_error(path: Path, found: str) -> JournalError:
+def damage_error(path: Path, damage: str) -> JournalError:
     """The error for a damaged file."""
-    return JournalError(f"journal {str(path)!r} {_DAMAGED} ({found})")
+    return JournalError(f"journal {str(path)!r} {_DAMAGED} ({damage})")
 
 
 def is_unwritable(error: sqlite3.Error) -> bool:

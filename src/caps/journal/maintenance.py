@@ -127,8 +127,8 @@ class ReplyFilter:
     def where(self) -> tuple[str, list[Any]]:
         """The WHERE clause of a statement, and its values."""
         limits = {"model = ?": self.model, "at < ?": self.before}
-        given = {clause: value for clause, value in limits.items() if value is not None}
-        return (f" WHERE {' AND '.join(given)}" if given else ""), list(given.values())
+        conditions = {clause: value for clause, value in limits.items() if value is not None}
+        return (f" WHERE {' AND '.join(conditions)}" if conditions else ""), list(conditions.values())
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -390,9 +390,9 @@ class Journal:
     async def append(self, reply: Reply) -> Reply:
         """Store a reply and return, after its commit, the reply that is stored under its key."""
         self._check_open()
-        own = reply.row(self._clock())
-        standing = await self._writer.append(REPLIES, own)
-        return Reply._make(own) if standing is own else Reply.of(standing) or reply
+        row = reply.row(self._clock())
+        standing = await self._writer.append(REPLIES, row)
+        return Reply._make(row) if standing is row else Reply.of(standing) or reply
 
     async def record(self, kind: str, key: str, value: object) -> Any:
         """Store a fact (any JSON value) and return, after its commit, the fact under its key."""
@@ -414,23 +414,23 @@ class Journal:
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Reply]:
         """The replies under these keys; missing ones are left out."""
-        found = {}
+        replies = {}
         for part in chunks(list(keys), KEYS_PER_LOOKUP):
             for row in self._read(lookup_of_many(REPLIES, len(part)), part):
                 reply = Reply.of(row)
                 if reply is None:
                     self._report_unreadable(f"reply {row[0]}")
                 else:
-                    found[reply.key] = reply
-        return found
+                    replies[reply.key] = reply
+        return replies
 
     def stamps(self, keys: Iterable[str]) -> dict[str, float]:
         """When the replies under these keys were stored."""
-        found: dict[str, float] = {}
+        times: dict[str, float] = {}
         for part in chunks(list(keys), KEYS_PER_LOOKUP):
             marks = ", ".join("?" * len(part))
-            found.update(self._read(f"SELECT key, at FROM replies WHERE key IN ({marks})", part))  # noqa: S608
-        return found
+            times.update(self._read(f"SELECT key, at FROM replies WHERE key IN ({marks})", part))  # noqa: S608
+        return times
 
     def fact(self, kind: str, key: str) -> Any:
         """The fact under a kind and key, or None."""
@@ -460,17 +460,17 @@ class Journal:
         return collect_stats(self._read, self.path)
 
     def _look_up(self, wanted: "list[tuple[str, Future[Reply | None]]]") -> None:
-        found: dict[str, Reply] = {}
+        replies: dict[str, Reply] = {}
         failure: Exception | None = None
         try:
-            found = self.get_many([key for key, _ in wanted])
+            replies = self.get_many([key for key, _ in wanted])
         except Exception as error:  # of any type: all callers must get it
             failure = error
         for key, future in wanted:
             if future.done():
                 continue
             if failure is None:
-                future.set_result(found.get(key))
+                future.set_result(replies.get(key))
             else:
                 future.set_exception(failure)
 

@@ -42,10 +42,10 @@ class PreparedCase:
 
     def quoting(self, text: str, nonce: str) -> str:
         """Quote a text, for a prompt that asks for no code."""
-        found = self._quoted.get(text)
-        if found is None:
-            found = self._quoted[text] = quote(text, nonce)
-        return found
+        quoted = self._quoted.get(text)
+        if quoted is None:
+            quoted = self._quoted[text] = quote(text, nonce)
+        return quoted
 
     def remember(self, text: str, shown: str, quoted: str | None) -> None:
         """Cache the forms of a text that a worker process computed."""
@@ -55,10 +55,10 @@ class PreparedCase:
 
     def showing(self, text: str, nonce: str) -> str:
         """Escape the control tokens of a text, for a prompt that asks for a code."""
-        found = self._shown.get(text)
-        if found is None:
-            found = self._shown[text] = show(text, nonce)
-        return found
+        shown = self._shown.get(text)
+        if shown is None:
+            shown = self._shown[text] = show(text, nonce)
+        return shown
 
     def forget(self) -> None:
         """Free the cached texts: a finished case may have to wait for the cases before it."""

@@ -106,10 +106,10 @@ class CallableJudge:
     @property
     def answers(self) -> frozenset[AskKind]:
         """The kinds of asks it can answer."""
-        found: set[AskKind] = {"pair"}
-        found.update(["rating"] if callable(self._rate) else [])
-        found.update(["pick"] if callable(self._pick) else [])
-        return frozenset(found)
+        kinds: set[AskKind] = {"pair"}
+        kinds.update(["rating"] if callable(self._rate) else [])
+        kinds.update(["pick"] if callable(self._pick) else [])
+        return frozenset(kinds)
 
     def kept_in(self, journal: ReplyStore) -> "CallableJudge":
         """The same judge with its answers stored in a journal if it has a `judge_id`."""
@@ -161,14 +161,14 @@ class CallableJudge:
         self, function: Callable[..., Any], ask: Ask, texts: Sequence[Any], deadline: float | None
     ) -> tuple[Answer, Usage, Exception | None]:
         clock = asyncio.get_running_loop().time
-        own = clock() + min(self._timeout, LONGEST_TIMEOUT)
-        until = own if deadline is None else min(own, deadline)
+        own_limit = clock() + min(self._timeout, LONGEST_TIMEOUT)
+        until = own_limit if deadline is None else min(own_limit, deadline)
         try:
             async with asyncio.timeout_at(until) as limit:
                 returned = await _call(function, texts)
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
-                return Unanswered("time" if until != own else "timeout"), NOTHING, None
+                return Unanswered("time" if until != own_limit else "timeout"), NOTHING, None
             self._log_exception(error)
             return Unanswered(short_reason(error)), NOTHING, error
         return *_read(ask, returned), None

@@ -154,19 +154,19 @@ class LlmJudge:
         attempts: list[Attempt] = []
         reading, sample = None, ""
         for further in range(self._settings.retries + 1):
-            known = first if further == 0 else None
+            reply = first if further == 0 else None
             completion = await pay(
                 self._model.model, request, budget, self._history,
-                stored=None if known is None else known.completion,
+                stored=None if reply is None else reply.completion,
             )  # fmt: skip
             if isinstance(completion, NoReply):
                 if completion.shortage is not None and reading is not None:
                     break
                 tried = (*attempts, *completion.attempts)
                 return completion.ruling(tried)
-            if known is None:
-                known = self._read(prepared, ask, completion, code)
-            reading, by_criterion = known.reading, known.criteria
+            if reply is None:
+                reply = self._read(prepared, ask, completion, code)
+            reading, by_criterion = reply.reading, reply.criteria
             attempts.append(Attempt.of(completion, reading.how, reading.cause))
             if reading.answer is not None:
                 answer = reading.answer
@@ -298,29 +298,29 @@ class LlmJudge:
         case, difference = prepared.case, shows_difference(prepared.evidence.entrants, ask)
         domain, criteria = domain_named(case.domain), bool(case.criteria)
         kind = (template_stem(ask, difference=difference), id(domain), criteria)
-        known = self._prompts.get(kind)
-        if known is None:
+        prompt = self._prompts.get(kind)
+        if prompt is None:
             name, template = find_template(
                 self._templates, ask, domain, criteria=criteria, difference=difference
             )
-            known = self._prompts[kind] = _Prompt(
+            prompt = self._prompts[kind] = _Prompt(
                 name, template, asks_for_code(template), "{criteria}" in template, domain
             )
-        return known
+        return prompt
 
     def _imitated(self, prepared: PreparedCase, ask: Ask) -> tuple[Imitation, ...]:
         """What the texts shown could be mistaken for if the judge repeats them.
 
         One that is too long to look through could be mistaken for anything.
         """
-        found = set[Imitation]()
+        imitated = set[Imitation]()
         for text in (*(one.content for one in prepared.case.problem.messages), *prepared.evidence.shown(ask)):
             key = (text, fields_of(ask))
             if key not in prepared.imitated:
                 is_short = len(text) <= LONGEST_READ
                 prepared.imitated[key] = imitations(text, ask) if is_short else get_args(Imitation)
-            found.update(prepared.imitated[key])
-        return tuple(sorted(found))
+            imitated.update(prepared.imitated[key])
+        return tuple(sorted(imitated))
 
     @staticmethod
     def _criteria(prepared: PreparedCase, prompt: "_Prompt") -> int:

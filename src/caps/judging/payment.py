@@ -136,17 +136,17 @@ async def pay(
 
     async def call() -> Completion | Shortage:
         nonlocal sent
-        known = stored
-        if known is None and not budget.free:
-            known = await recall(model, request)
+        recalled = stored
+        if recalled is None and not budget.free:
+            recalled = await recall(model, request)
         most = NOTHING if budget.free else at_most(request)
-        charged = budget if known is None else budget.for_stored_replies()
+        charged = budget if recalled is None else budget.for_stored_replies()
         if (shortage := await charged.reserve(most)) is not None:
             return shortage
         spent, replayed = most, False  # the cost of an interrupted call is unknown
-        sent = known is None
+        sent = recalled is None
         try:
-            completion = known or await model.complete(request)
+            completion = recalled or await model.complete(request)
             spent, replayed = completion.usage, completion.replayed
             return completion
         except LOST_REPLIES:

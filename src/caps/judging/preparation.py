@@ -72,8 +72,8 @@ class CasePreparation:
 
     def profile_of(self, case: Case) -> Profile:
         """The profile with the signature and the views of a case."""
-        known = profile_for(case.domain) if self.profile is None else _profile_named(self.profile)
-        return _changed(known, self.views, findings=self.findings, differences=self.differences)
+        profile = profile_for(case.domain) if self.profile is None else _profile_named(self.profile)
+        return _changed(profile, self.views, findings=self.findings, differences=self.differences)
 
     def is_long(self, case: Case) -> bool:
         """Whether preparing a case could block the event loop; False if a worker cannot prepare it."""
@@ -176,11 +176,11 @@ def prepare_texts(
     views = tuple((shown, whole) for *_, shown, whole in read)
     nonce, code = _marks(problem, views, criteria, differences_of(candidates, profile))
     rows = _reduced(candidates, read)
-    made = []
+    escaped = []
     for text in _shown(problem, views):
         shown = show(text, nonce)
-        made.append((None if shown == text else shown, quote(text, nonce) if quotes else None))
-    return PreparedTexts(rows, nonce, code, tuple(made))
+        escaped.append((None if shown == text else shown, quote(text, nonce) if quotes else None))
+    return PreparedTexts(rows, nonce, code, tuple(escaped))
 
 
 def size_of(case: Case) -> int:
@@ -210,9 +210,9 @@ def _marks(
     Both follow from problem and views, whatever was found out about the candidates, unless that contains one.
     """
     shown = [view for pair in views for view in pair]
-    found = [text for _, texts in separated(differences, len(views)) for text in texts]
-    nonce = nonce_for(problem.text, shown, found)
-    return nonce, code_for(nonce, [problem.text, *shown, *found, *criteria])
+    separating = [text for _, texts in separated(differences, len(views)) for text in texts]
+    nonce = nonce_for(problem.text, shown, separating)
+    return nonce, code_for(nonce, [problem.text, *shown, *separating, *criteria])
 
 
 def _reduced(candidates: Sequence[Candidate], read: Sequence[Read]) -> tuple[ReducedRead, ...]:

@@ -102,16 +102,16 @@ class RecordedJudge:
 
     async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:
         """Answer without a call; the recorded or estimated usage is counted as replayed."""
-        found = self.answer(prepared.case, ask)
-        if found.record is None:
-            return Ruling(found.answer)
-        usage = found.record.usage or self.max_usage(prepared, ask)
+        answer = self.answer(prepared.case, ask)
+        if answer.record is None:
+            return Ruling(answer.answer)
+        usage = answer.record.usage or self.max_usage(prepared, ask)
         budget = budget.for_stored_replies()
         if (shortage := await budget.reserve(usage)) is not None:
             return Ruling(Unanswered("budget"), shortage=shortage)
         budget.settle(usage, usage, replayed=True)
-        attempt = Attempt("", usage, "", "recorded", found.record.cause, 0.0, replayed=True, requests=0)
-        return Ruling(found.answer, (attempt,), found.record.cause, substituted=found.substituted)
+        attempt = Attempt("", usage, "", "recorded", answer.record.cause, 0.0, replayed=True, requests=0)
+        return Ruling(answer.answer, (attempt,), answer.record.cause, substituted=answer.substituted)
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """Estimated prompt tokens of the problem and the views."""
@@ -163,11 +163,11 @@ def _stand_ins(ask: Ask) -> Iterator[tuple[Ask, frozenset[str]]]:
                 for name, applies in ((FULL_VIEW, level != ask.level), (REPEATED_DRAW, draw != ask.draw))
                 if applies
             )
-            one = replace(ask, level=level, draw=draw)
-            yield one, changed
-            if isinstance(one, Pairing):
-                other = "ratings" if one.dialect == "verdicts" else "verdicts"
-                yield replace(one, dialect=other), changed | {NO_CONFIDENCE}
+            stand_in = replace(ask, level=level, draw=draw)
+            yield stand_in, changed
+            if isinstance(stand_in, Pairing):
+                other = "ratings" if stand_in.dialect == "verdicts" else "verdicts"
+                yield replace(stand_in, dialect=other), changed | {NO_CONFIDENCE}
 
 
 # --- A judge that repeats a run: replies from the journal, unanswered asks as recorded ---

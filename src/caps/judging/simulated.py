@@ -196,17 +196,17 @@ class SimulatedJudge:
         above = self._impression(ask.entrant, ask, 1) - self._model.gap(ask.level) / 2
         return Rating(min(10, max(1, round(MIDDLE_RATING + self._model.rating_slope * above))))
 
-    def belief(self, one: int, level: int) -> float:
+    def belief(self, candidate: int, level: int) -> float:
         """The judge's belief about a candidate at a level or on differences, the same in every call."""
-        if (one, level) not in self._beliefs:
+        if (candidate, level) not in self._beliefs:
             share = self._model.shared_bias
-            own = self._lasting(OWN, one, level) if share < 1 else 0.0
-            shared = self._lasting(ANSWER, self._cluster[one], level) if share else 0.0
-            worth = self._persistent * (math.sqrt(1 - share) * own + math.sqrt(share) * shared)
-            if self._correct[one]:
+            of_candidate = self._lasting(OWN, candidate, level) if share < 1 else 0.0
+            shared = self._lasting(ANSWER, self._cluster[candidate], level) if share else 0.0
+            worth = self._persistent * (math.sqrt(1 - share) * of_candidate + math.sqrt(share) * shared)
+            if self._correct[candidate]:
                 worth += self._model.gap(level) + self._hardness * self._lasting(CASE, 0, level)
-            self._beliefs[one, level] = worth
-        return self._beliefs[one, level]
+            self._beliefs[candidate, level] = worth
+        return self._beliefs[candidate, level]
 
     def pull(self, level: int) -> float:
         """The pull towards slot A in this case."""
@@ -244,11 +244,11 @@ class SimulatedJudge:
         low = min(max(1, 5 - margin // 2), 10 - margin)
         return Verdict(low + margin, low) if lean > 0 else Verdict(low, low + margin)
 
-    def _impression(self, one: int, ask: Ask, count: int) -> float:
+    def _impression(self, candidate: int, ask: Ask, count: int) -> float:
         """The belief about a candidate shown among `count`, with errors scaled to those of a comparison."""
-        error = self._in_order * self._error(SOLO, (one, count), ask.level)
-        error += self._fresh * self._draw(SOLO_FRESH, one, count, ask.level, ask.draw)
-        return self.belief(one, ask.level) + error / math.sqrt(2)
+        error = self._in_order * self._error(SOLO, (candidate, count), ask.level)
+        error += self._fresh * self._draw(SOLO_FRESH, candidate, count, ask.level, ask.draw)
+        return self.belief(candidate, ask.level) + error / math.sqrt(2)
 
     def _lasting(self, kind: int, who: int, level: int) -> float:
         """A lasting error, part of which all judges have in common."""

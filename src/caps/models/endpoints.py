@@ -123,8 +123,8 @@ def find_endpoints(config: RunConfig, keys: Keys, connector: Connector) -> Endpo
 
 async def least_context(models: Mapping[Endpoint, Model]) -> int | None:
     """The fewest tokens of context that an endpoint reports; None if none of them does."""
-    known = await asyncio.gather(*(context_of(model, where.model) for where, model in models.items()))
-    return min((one for one in known if one is not None), default=None)
+    lengths = await asyncio.gather(*(context_of(model, where.model) for where, model in models.items()))
+    return min((one for one in lengths if one is not None), default=None)
 
 
 def call_capacity(models: Iterable[Model], *, auto: bool) -> Callable[[], int]:
@@ -242,8 +242,8 @@ async def context_of(model: object, name: str) -> int | None:
     if not name:
         return None
     if isinstance(model, ServersModel):
-        known = await asyncio.gather(*(context_of(one, name) for one in model.members))
-        return min((one for one in known if one is not None), default=None)
+        lengths = await asyncio.gather(*(context_of(one, name) for one in model.members))
+        return min((one for one in lengths if one is not None), default=None)
     if not isinstance(model, HttpModel):
         return _first_count([getattr(model, "context", None)])
     try:

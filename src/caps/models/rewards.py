@@ -72,8 +72,8 @@ class Form:
     @property
     def name(self) -> str:
         """What distinguishes the scores of this form in the journal."""
-        own = self.template not in ("", *TEMPLATES)
-        template = sha256(self.template.encode()).hexdigest()[:16] if own else self.template
+        is_file = self.template not in ("", *TEMPLATES)
+        template = sha256(self.template.encode()).hexdigest()[:16] if is_file else self.template
         return f"reward {self.api} {template or '-'} {self.steps} {self.class_}"
 
     def render(self, messages: Sequence[Message]) -> str:
@@ -168,15 +168,15 @@ def read_scores(form: Form, reply: Any, count: int) -> list[float | str]:
     rows = list(APIS[form.api].read(reply))
     if len(rows) != count:
         raise ValueError(f"has too {'few' if len(rows) < count else 'many'} scores: {len(rows)} of {count}")
-    found: dict[int, float | str] = {}
+    scores: dict[int, float | str] = {}
     for index, value in rows:
-        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < count or index in found:
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < count or index in scores:
             raise ValueError(f"has the index {index!r:.40} among the scores of {count} answers")
         try:
-            found[index] = _score(form, value)
+            scores[index] = _score(form, value)
         except ValueError as error:
-            found[index] = str(error)
-    return [found[index] for index in range(count)]
+            scores[index] = str(error)
+    return [scores[index] for index in range(count)]
 
 
 def _score(form: Form, value: object) -> float:
@@ -311,7 +311,7 @@ class RewardModel:
 
     async def _score(self, batch: Sequence[_Share]) -> None:
         """Score the answers of a batch whose callers still wait; each gets a score or an error."""
-        batch = [one for one in batch if not one.scored.done()]
+        batch = [share for share in batch if not share.scored.done()]
         if not batch:
             return
         try:
@@ -320,12 +320,12 @@ class RewardModel:
             if len(batch) == 1:
                 _fail(batch, error)
             else:
-                await asyncio.gather(*(self._score([one]) for one in batch))
+                await asyncio.gather(*(self._score([share]) for share in batch))
         except Exception as error:
             _fail(batch, error)
         except asyncio.CancelledError:
-            for one in batch:
-                one.scored.cancel()
+            for share in batch:
+                share.scored.cancel()
             raise
 
     async def _call(self, batch: Sequence[_Share]) -> None:
@@ -373,9 +373,9 @@ class RewardModel:
 
 
 def _fail(batch: Iterable[_Share], error: Exception) -> None:
-    for one in batch:
-        if not one.scored.done():
-            one.scored.set_exception(error)
+    for share in batch:
+        if not share.scored.done():
+            share.scored.set_exception(error)
 
 
 def _share_usage(reply: Any, requests: Sequence[Request]) -> list[Usage]:

@@ -369,8 +369,8 @@ class ServersModel:
         asked = None if error is None else error.wait
         if not up:
             asked = max(0.0, min(server.out_until for server in servers) - now)
-        known = any(server.model.known for server in servers)
-        pause = tries.pause(loading=False, known=known, asked=asked, now=now)
+        has_answered = any(server.model.known for server in servers)
+        pause = tries.pause(loading=False, known=has_answered, asked=asked, now=now)
         hopeless = all(isinstance(server.error, REFUSES_ALL) for server in servers)
         if hopeless and (refused or not up):
             raise self._all_out(error)

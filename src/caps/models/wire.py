@@ -80,8 +80,8 @@ def _messages(request: Request) -> list[dict[str, object]]:
     if not request.messages:
         return []
     *before, last = request.messages
-    found: list[dict[str, object]] = [{"role": m.role, "content": _parts(m, ())} for m in before]
-    return [*found, {"role": last.role, "content": _parts(last, request.cache_at)}]
+    messages: list[dict[str, object]] = [{"role": m.role, "content": _parts(m, ())} for m in before]
+    return [*messages, {"role": last.role, "content": _parts(last, request.cache_at)}]
 
 
 def _parts(message: Message, cache_at: tuple[int, ...]) -> str | list[dict[str, object]]:

@@ -149,16 +149,16 @@ def _code(digest: bytes, length: int) -> str:
     return "".join(kinds[at % 2][digest[at % 32] % len(kinds[at % 2])] for at in range(length))
 
 
-def _break(found: re.Match[str]) -> str:
-    return found[0] + JOINER
+def _break(match: re.Match[str]) -> str:
+    return match[0] + JOINER
 
 
 def _split(word: re.Match[str]) -> str:
     return word[0][0] + JOINER + word[0][1:]
 
 
-def _substitute(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _substitute(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code in (0x2028, 0x2029):
         return "\n"
     if code < 0x20:

@@ -147,19 +147,19 @@ def _properties(ask: Ask, criteria: int) -> dict[str, Mapping[str, object]]:
     """The fields of a verdict in order; equal for all cases, so that a server compiles the schema once."""
     side = {"type": "string", "enum": list(_SIDES)}
     rating = {"type": "integer", "enum": list(range(1, 11))}
-    found: dict[str, Mapping[str, object]] = {"reasoning": {"type": "string"}}
+    properties: dict[str, Mapping[str, object]] = {"reasoning": {"type": "string"}}
     if criteria:
         kind: Mapping[str, object] = side if isinstance(ask, Pairing) else {"type": "integer"}
-        found["criteria"] = {"type": "array", "items": kind}
+        properties["criteria"] = {"type": "array", "items": kind}
     if isinstance(ask, Pairing) and ask.dialect == "ratings":
-        found |= {"rating_A": rating, "rating_B": rating}
+        properties |= {"rating_A": rating, "rating_B": rating}
     elif isinstance(ask, Pairing):
-        found |= {"winner": side, "confidence": {"type": "string", "enum": list(_SURE)}}
+        properties |= {"winner": side, "confidence": {"type": "string", "enum": list(_SURE)}}
     elif isinstance(ask, Solo):
-        found["rating"] = rating
+        properties["rating"] = rating
     else:
-        found["best"] = {"type": "integer", "enum": list(range(1, len(ask.entrants) + 1))}
-    return found | {"code": {"type": "string"}}
+        properties["best"] = {"type": "integer", "enum": list(range(1, len(ask.entrants) + 1))}
+    return properties | {"code": {"type": "string"}}
 
 
 def _schema_field(name: str, properties: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
@@ -193,8 +193,8 @@ _TAG = re.compile(
 
 def parse_criteria(stated: str | Sequence[str], where: str) -> tuple[str, ...]:
     """The criteria of a text, separated by semicolons or line breaks, or of a list, each on one line."""
-    found = re.split(r"[;\n]", stated) if isinstance(stated, str) else stated
-    criteria = tuple(dict.fromkeys(" ".join(one.split()) for one in found if one.strip()))
+    words = re.split(r"[;\n]", stated) if isinstance(stated, str) else stated
+    criteria = tuple(dict.fromkeys(" ".join(one.split()) for one in words if one.strip()))
     if not criteria:
         raise SettingError(
             f"{where}: names no criterion; write, for example, 'faithful to the source; fluent'"

@@ -69,8 +69,8 @@ def _java_file(source: str) -> str:
     """A public class must be in a file of its name; else the class with `main` is the one to run."""
     public = _PUBLIC.search(source)
     before = source.partition("static void main")[0]
-    found = [public[1]] if public else _CLASS.findall(before)[-1:]
-    return f"{found[0] if found else 'Main'}.java"
+    classes = [public[1]] if public else _CLASS.findall(before)[-1:]
+    return f"{classes[0] if classes else 'Main'}.java"
 
 
 _TOOLCHAINS = (

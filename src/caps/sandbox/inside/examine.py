@@ -84,12 +84,12 @@ class CandidateProxy:
 
         def call(*values: Any, **named: Any) -> Any:
             self.calls += 1
-            given = list(values)
-            called = f"{target}{brief(given)}"
-            request = join_request(["call", target, True], given, named)
+            arguments = list(values)
+            called = f"{target}{brief(arguments)}"
+            request = join_request(["call", target, True], arguments, named)
             result, after = self.ask(request, called, find)
             if after is not None:
-                _write_back(given, after)
+                _write_back(arguments, after)
             return result
 
         call.__name__ = str(target)
