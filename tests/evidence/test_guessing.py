@@ -172,11 +172,11 @@ def test_python_logs_the_guess_once_and_a_stated_domain_not_at_all(caplog):
     caps.select_many_sync(rows, strategy="majority", journal=None)
     caps.best_sync("p", [PROGRAM, PROGRAM], strategy="majority", journal=None)
     lines = [record.getMessage() for record in caplog.records if record.name == "caps"]
-    assert [line.partition(";")[0] for line in lines] == [
+    assert [line.partition(";")[0] for line in lines if line.startswith("guessed")] == [
         "guessed the domain math (3 of the first 3 cases: most candidates state or box an answer)",
         "guessed the domain code (the case: most candidates contain code)",
     ]
     caplog.clear()
     caps.best_sync("p", [PROGRAM, PROGRAM], domain="general", strategy="majority", journal=None)
     caps.select_sync({**rows[0], "domain": "math"}, strategy="majority", journal=None)
-    assert caplog.records == []
+    assert not [record for record in caplog.records if "guessed" in record.getMessage()]

@@ -109,7 +109,8 @@ def test_general_prompts_do_not_speak_of_correctness_alone(name: str) -> None:
 # --- The prompts of the paper's studies ---
 
 ROOT = Path(__file__).parents[2]
-PAPERS = {file.name: file.read_text() for file in (ROOT / "studies" / "paper" / "prompts").glob("*.txt")}
+STUDIES = ROOT / "src" / "caps" / "studies" / "paper"
+PAPERS = {file.name: file.read_text() for file in (STUDIES / "prompts").glob("*.txt")}
 
 
 def test_the_papers_studies_ask_in_our_words_but_for_the_meaning_of_tie_and_low() -> None:
@@ -119,7 +120,7 @@ def test_the_papers_studies_ask_in_our_words_but_for_the_meaning_of_tie_and_low(
         *ours, _ = TEMPLATES[name].splitlines()
         assert words == ours
         assert last.startswith("WINNER is A-{code}, B-{code} or TIE-{code}. CONFIDENCE is HIGH if")
-    studies = [path.read_text() for path in (ROOT / "studies" / "paper").glob("*.toml")]
+    studies = [path.read_text() for path in STUDIES.glob("*.toml")]
     assert all('prompts = "prompts"' in study for study in studies if "[judge]" in study)
 
 
