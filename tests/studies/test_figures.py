@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from caps.core.judge_profile import JudgeProfile
 from caps.core.types import Level, Verdict, verdict_of
 from caps.judging.simulated import JudgeModel
 from caps.statistics import calibration
@@ -22,9 +23,9 @@ from caps.statistics.judge_errors import (
 from caps.statistics.judge_measures import (
     StopRule,
     classify,
+    fit_profile,
     measure,
     mixed,
-    profile_of,
     profile_warnings,
 )
 from caps.statistics.observations import Observation, Rated, complete
@@ -118,8 +119,6 @@ def test_confidence_is_told_apart_and_few_looks_prove_little():
     ]
     found = calibration.by_confidence(observations)
     assert (found.sure.value, found.high.value, found.low.value) == (0.5, 1, 0.5)
-    assert calibration.smoothed(observations, sure=True) == 0.9
-    assert calibration.smoothed([], sure=True) == 0.5
 
 
 def test_probabilities_are_scored():
@@ -149,7 +148,7 @@ def test_the_curve_sets_stated_probabilities_against_how_often_they_hold():
 def test_a_profile_holds_what_was_seen():
     judge = JudgeModel(accuracy=0.8, accuracy_partial=0.65, position_bias=0.4)
     observations = observations_of(judge, 150, Random(1))
-    profile, assumed = profile_of(observations, measure(observations, probabilities=False))
+    profile, assumed = fit_profile(observations, JudgeProfile())
     assert assumed == ()
     assert profile.e2_high > profile.e2_low > 0.5
     assert profile.e2_high > profile.e1_high

@@ -42,12 +42,6 @@ def by_confidence(observations: Sequence[Observation]) -> Confidence:
     )
 
 
-def smoothed(observations: Sequence[Observation], *, sure: bool) -> float:
-    """Accuracy of HIGH or LOW verdicts, with one right and one wrong verdict added (Laplace smoothing)."""
-    some = [obs.outcome for obs in observations if obs.decided and obs.sure == sure]
-    return (sum(some) + 1) / (len(some) + 2)
-
-
 def brier(observations: Sequence[Observation]) -> float | None:
     """Brier score of the probability given to the right candidate."""
     return brier_score([(_probability(obs), 1.0) for obs in observations])

@@ -33,11 +33,7 @@ class Learned:
 
 
 def learn(observations: Sequence[Observation], start: JudgeProfile) -> Learned:
-    """Fit a profile to verdicts on pairs of a right and a wrong candidate.
-
-    Every case counts the same, and the profile at the start like `PRIOR_CASES` of them; it is kept if there
-    are too few.
-    """
+    """Fit a profile to verdicts on pairs of a right and a wrong candidate; the start is kept if too few."""
     cases = len(by_case(observations))
     learned = Learned(profile=start, cases=cases, observations=len(observations))
     everything = tuple(sorted(JudgeProfile.__dataclass_fields__))
@@ -47,21 +43,34 @@ def learn(observations: Sequence[Observation], start: JudgeProfile) -> Learned:
             f"{LEAST_CASES_TO_LEARN} are wanted"
         )
         return replace(learned, assumed=everything, silent=reason)
+    profile, assumed = fit_profile(observations, start)
+    return replace(learned, profile=profile, assumed=assumed)
+
+
+def fit_profile(
+    observations: Sequence[Observation], start: JudgeProfile
+) -> tuple[JudgeProfile, tuple[str, ...]]:
+    """The profile of a judge, and the names of the fields that were not measured.
+
+    Every case counts the same, and the profile at the start like `PRIOR_CASES` of them.
+    """
     fields: dict[str, float] = {}
+    cases = by_case(observations)
     for level in LEVELS:
         name = str(level).lower()
         decided = [[obs for obs in own if obs.decided] for own in by_case(at_level(observations, level))]
         for sure, field in ((True, f"{name}_high"), (False, f"{name}_low")):
             right = [[obs.outcome for obs in own if obs.sure == sure] for own in decided]
             fields[field] = _shrunk(right, getattr(start, field))
-    confident = [[float(obs.sure) for obs in own if obs.decided] for own in by_case(observations)]
+    confident = [[float(obs.sure) for obs in own if obs.decided] for own in cases]
     fields["sure"] = _shrunk(confident, start.sure)
     slot = judge_errors.between_equals(observations, judge_errors.in_first_slot)
     if slot is not None:
-        fields["first_slot"] = (cases * slot.value + PRIOR_CASES * start.first_slot) / (cases + PRIOR_CASES)
+        total = len(cases) + PRIOR_CASES
+        fields["first_slot"] = (len(cases) * slot.value + PRIOR_CASES * start.first_slot) / total
     rounded = {name: round(value, 4) for name, value in fields.items()}
-    assumed = tuple(name for name in everything if name not in fields)
-    return replace(learned, profile=replace(start, **rounded), assumed=assumed)
+    assumed = tuple(sorted(set(JudgeProfile.__dataclass_fields__) - set(fields)))
+    return replace(start, **rounded), assumed
 
 
 def _shrunk(cases: Sequence[Sequence[float]], start: float) -> float:
@@ -179,24 +188,6 @@ class StopRule:
     def add(self, observations: Sequence[Observation]) -> None:
         """Add the observations of one case."""
         self._full += outcomes(observations, Level.FULL)
-
-
-def profile_of(
-    observations: Sequence[Observation], measured: JudgeMeasures
-) -> tuple[JudgeProfile, tuple[str, ...]]:
-    """The profile of a judge, and the names of the fields that were not measured."""
-    known: dict[str, float] = {}
-    for level in LEVELS:
-        some, name = at_level(observations, level), str(level).lower()
-        known[f"{name}_high"] = calibration.smoothed(some, sure=True)
-        known[f"{name}_low"] = calibration.smoothed(some, sure=False)
-    decided = [float(obs.sure) for obs in observations if obs.decided]
-    if decided:
-        known["sure"] = fmean(decided)
-    if measured.first_slot is not None:
-        known["first_slot"] = measured.first_slot.value
-    profile = replace(JudgeProfile(), **{name: round(value, 4) for name, value in known.items()})
-    return profile, tuple(sorted(set(JudgeProfile.__dataclass_fields__) - set(known)))
 
 
 def _ratings(rated: Sequence[Rated]) -> Ratings | None:

@@ -24,9 +24,9 @@ from caps.statistics.judge_measures import (
     LEVELS,
     TOLERANCE,
     JudgeMeasures,
+    fit_profile,
     is_usable,
     measure,
-    profile_of,
     profile_warnings,
 )
 from caps.statistics.observations import at_level
@@ -266,7 +266,7 @@ def conclude(
 ) -> Conclusion:
     """Compute figures, profile and advice; contests are simulated on all labelled cases."""
     measured = measured_of(asked)
-    profile, assumed = profile_of(asked.observations, measured)
+    profile, assumed = fit_profile(asked.observations, JudgeProfile())
     model = fitted(measured)
     options = expectations(
         [one.pool for one in found if one.pool.correct],

@@ -24,8 +24,7 @@ from caps.statistics.judge_measures import (
     JudgeMeasures,
     LevelMeasures,
     StopRule,
-    measure,
-    profile_of,
+    fit_profile,
 )
 from caps.statistics.observations import Observation, Rated, by_case, complete
 from caps.studies.simulation import INSTRUCTION_TOKENS, LabelledPool, PoolModel, generated_pools
@@ -454,5 +453,5 @@ def estimated(model: JudgeModel, *, pairs: int = PAIRS, seed: int = SEED) -> Jud
     pools = generated_pools(PoolModel(kind="math", solve_rate=0.45), PROBLEMS, seed)
     plan = Plan(pairs=pairs, stop=False, seed=seed)
     observations = simulate(schedule(list(of_pools(pools)), plan), plan, model).observations
-    profile, _ = profile_of(observations, measure(observations, probabilities=False))
+    profile, _ = fit_profile(observations, JudgeProfile())
     return profile
