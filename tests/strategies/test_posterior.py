@@ -12,7 +12,7 @@ from caps import Contest, Entrant, Level, Pairing, Unanswered, Verdict
 from caps.core.errors import SettingError
 from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.session.parts import make_strategy
-from caps.strategies.belief import REPEATED, Evidence, evidence_of
+from caps.strategies.belief import DOUBT, RIGHT_RECORDS, Evidence
 from caps.strategies.dedup import clusters
 from caps.strategies.posterior import EFFORTS, MOST_MEETINGS, UNFITTED, Posterior, beliefs
 from caps.studies.simulation import PoolModel, generated_pools
@@ -97,7 +97,7 @@ def test_a_surer_win_raises_a_belief_further_and_the_losers_falls():
 
 def test_repeated_verdicts_about_an_answer_count_less_and_less():
     field = field_of(4, list("xxyy"))
-    strategy = Posterior(nobody=0.01)
+    strategy = Posterior(e2_high=0.9)
 
     def odds(count):
         row = believed(strategy, field, *[(0, 2, HIGH_A)] * count)
@@ -106,11 +106,17 @@ def test_repeated_verdicts_about_an_answer_count_less_and_less():
     steps = [odds(count + 1) / odds(count) for count in range(4)]
     assert steps == sorted(steps, reverse=True)
     assert min(steps) > 1
-    single, both = (
-        evidence_of(strategy, Level.FULL, HIGH_A)[0] - evidence_of(strategy, Level.FULL, HIGH_A)[1],
-        odds(2) / odds(0),
-    )
-    assert both == pytest.approx(2.718281828 ** (2 * single / (1 + REPEATED)), rel=1e-6)
+    again = (RIGHT_RECORDS * 0.9 + 1) / (RIGHT_RECORDS * 0.1 + 1)  # beta-binomial: a win after a win
+    assert steps[:2] == pytest.approx([9, again])
+
+
+def test_whatever_an_unmeasured_judge_says_it_may_be_at_chance():
+    field = field_of(16, SPLIT)
+    lost = [(5, 0, HIGH_A), (0, 5, HIGH_B)] * 10
+    before, doubted = believed(Posterior(), field), believed(Posterior(), field, *lost)
+    assert doubted[0] / (1 - doubted[5]) > DOUBT * before[0]
+    measured = believed(Posterior(e2_high=0.97), field, *lost)
+    assert measured[0] < doubted[0] / 5
 
 
 def test_orders_that_contradict_each_other_leave_two_answers_as_they_stand_to_each_other():

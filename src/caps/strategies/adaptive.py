@@ -16,13 +16,14 @@ from typing import NamedTuple, TypeAlias
 from caps.core.policy import Draw, Event, PolicyPlay, Pool
 from caps.core.types import Answer, Ask, Level, Round, shown_size
 from caps.strategies.agreement import Rate, Standing, exchange, gain, log_weights
-from caps.strategies.belief import REPEATED, SUREST, Groups, accuracy, only
+from caps.strategies.belief import SUREST, Groups, accuracy, only
 from caps.strategies.posterior import EFFORTS, ContestState, Posterior
 
 AHEAD = (1, 2, 3, 5, 8, 12)  # how many samples may be needed before they change anything
 STAGE = "ask"
 LEAST_LEFT = 0.05  # of the variance of log-odds: another verdict may always show a little
 CLEARLY_WORSE = 0.1  # in quality: such a generator is not asked if there is a better one
+REPEATED = 0.25  # correlation of the errors of two verdicts about the same answer
 VERDICTS = 3  # about one answer, that are expected to be asked in the end
 IN_A_ROW = (1, 2, 3, 5)  # how many verdicts a question may need before they change anything
 NORMAL = NormalDist()

@@ -4,15 +4,16 @@ The hypotheses are "answer k is right", one for each cluster of candidates that 
 compared by value exclude each other: at most one is right, and "none is right" is a hypothesis too. Programs
 and texts are right or wrong each for itself. Either way an answer's log-odds are a sum:
 
-    votes + findings + scores                           before the judge is asked
-    + log P(verdict | k is right) / P(verdict | not)    for each verdict about it, less where they repeat
+    votes + findings + scores                                        before the judge is asked
+    + log P(wins and losses | k is right) / P(the same | k is wrong)    after its comparisons
 
+A judge that was not measured is taken for a good one that may be at chance.
 `naive`, `posterior` and adaptive sampling share this module. See docs/explanation/posterior.md.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from operator import add
 from statistics import fmean, pstdev
@@ -31,8 +32,11 @@ UNPARSED = 3.0  # log-odds lost by what does not parse or states no answer
 DISAGREEING = 0.5  # log-odds lost by differing from most programs on all inputs that separate them
 SCORED = 0.5  # log-odds a standard deviation of the score that candidates carry
 WRITTEN_TESTS = 1.0  # log-odds a standard deviation of agreement with tests that a model wrote
-REPEATED = 0.25  # correlation of the errors of two verdicts about the same answer
 SUREST = 0.99  # a verdict is right at most this often, whatever a profile says
+RIGHT_RECORDS = 2.0  # a right answer's share of wins varies like one seen in so many comparisons before
+WRONG_RECORDS = 3.0  # the same of a wrong answer against other wrong ones
+DOUBT = 0.1  # chance that a judge that was not measured is at chance
+BENEFIT = 2.3  # a verdict of a judge that was not measured is worth so many of an average judge's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,63 +132,90 @@ def accuracy(judge: JudgeProfile, level: Level) -> float:
     return judge.sure * high + (1 - judge.sure) * low
 
 
-def evidence_of(judge: JudgeProfile, level: Level, verdict: Verdict) -> tuple[float, float] | None:
-    """What a verdict adds to the log-odds of A and of B; None for a tie.
+def is_assumed(judge: JudgeProfile) -> bool:
+    """Whether nobody said anything about the judge: every field of its profile has its default."""
+    return all(getattr(judge, spec.name) == spec.default for spec in fields(JudgeProfile))
 
-    A verdict for A has probability σ(w + b) if A is right, σ(b - w) if B is, and σ(b) if neither is, where w
-    is the log-odds of its accuracy and b those of slot A between equals.
-    """
-    if verdict.outcome == 0.5:
-        return None
-    sure = verdict.weight >= HIGH_WEIGHT
-    if level is Level.PARTIAL:
-        share = judge.e1_high if sure else judge.e1_low
-    else:
-        share = judge.e2_high if sure else judge.e2_low
-    worth, bias = logit(max(0.5, share)), logit(judge.first_slot)
-    sign = 1 if verdict.outcome == 1 else -1
-    neither = log_sigmoid(sign * bias)
-    return log_sigmoid(sign * (bias + worth)) - neither, log_sigmoid(sign * (bias - worth)) - neither
+
+class Worth:
+    """What verdicts of a judge are worth: the log-odds of the best kind, and the others as shares of it."""
+
+    def __init__(self, judge: JudgeProfile) -> None:
+        scale = BENEFIT if is_assumed(judge) else 1.0
+        names = {
+            (Level.PARTIAL, True): judge.e1_high, (Level.PARTIAL, False): judge.e1_low,
+            (Level.FULL, True): judge.e2_high, (Level.FULL, False): judge.e2_low,
+        }  # fmt: skip
+        self._odds = {kind: scale * max(0.0, logit(share)) for kind, share in names.items()}
+        self._best = min(max(self._odds.values()), logit(SUREST))
+        self._first_slot = judge.first_slot
+        self.accuracy = math.exp(log_sigmoid(self._best))
+
+    def of(self, level: Level, verdict: Verdict) -> float:
+        """How many of the best verdicts this one counts as; less for the slot that the judge prefers."""
+        if verdict.outcome == 0.5 or not self._best:
+            return 0.0
+        unlikely = 1 - self._first_slot if verdict.outcome == 1 else self._first_slot
+        return min(1.0, self._odds[level, verdict.weight >= HIGH_WEIGHT] / self._best) * 2 * unlikely
 
 
 class Beliefs:
-    """Log-odds of each answer, and the verdicts about it so far.
+    """Log-odds of each answer by its wins and losses.
 
-    Verdicts about the same answer err together, so n of them count as n / (1 + (n - 1) REPEATED).
+    How often an answer wins is drawn once for each answer, from a beta distribution with the accuracy of the
+    judge as its mean if the answer is right, with ½ if it is wrong: a judge that likes a wrong answer likes
+    it again. So a record of wins and losses has a beta-binomial probability, and repeated verdicts count less
+    and less. A judge that was not measured may be at chance: then a record says nothing.
     """
 
     def __init__(
         self, judge: JudgeProfile, prior: Sequence[float], nobody: float, *, exclusive: bool
     ) -> None:
-        self._judge, self._prior, self._nobody, self.exclusive = judge, prior, nobody, exclusive
-        self._verdicts = [0] * len(prior)
-        self._evidence = [0.0] * len(prior)
+        self._worth, self._prior, self._nobody, self.exclusive = Worth(judge), prior, nobody, exclusive
+        self._doubt = DOUBT if is_assumed(judge) else 0.0
+        self._wins = [0.0] * len(prior)
+        self._losses = [0.0] * len(prior)
 
     def add(self, ask: Ask, answer: Answer, answer_of: Mapping[int, int]) -> bool:
         """Count a verdict; whether it says anything: ties and verdicts inside an answer do not."""
         if not (isinstance(ask, Pairing) and isinstance(answer, Verdict)):
             return False
-        pair = answer_of[ask.a], answer_of[ask.b]
-        found = evidence_of(self._judge, ask.level, answer)
-        if found is None or pair[0] == pair[1]:
+        a, b = answer_of[ask.a], answer_of[ask.b]
+        worth = self._worth.of(ask.level, answer)
+        if not worth or a == b:
             return False
-        for number, odds in zip(pair, found, strict=True):
-            self._verdicts[number] += 1
-            self._evidence[number] += odds
+        winner, loser = (a, b) if answer.outcome == 1 else (b, a)
+        self._wins[winner] += worth
+        self._losses[loser] += worth
         return True
 
     def chances(self) -> list[float]:
         """How likely each answer is right."""
-        odds = [
-            prior + evidence / (1 + max(0, count - 1) * REPEATED)
-            for prior, evidence, count in zip(self._prior, self._evidence, self._verdicts, strict=True)
-        ]
+        ratios = map(self._log_ratio, self._wins, self._losses)
+        return self._normalised(list(map(add, self._prior, ratios)))
+
+    def _log_ratio(self, wins: float, losses: float) -> float:
+        """Log of how much likelier a record is if the answer is right than if it is wrong."""
+        accuracy, even = self._worth.accuracy, WRONG_RECORDS / 2
+        right = log_record(wins, losses, RIGHT_RECORDS * accuracy, RIGHT_RECORDS * (1 - accuracy))
+        ratio = math.exp(right - log_record(wins, losses, even, even))
+        return math.log((1 - self._doubt) * ratio + self._doubt)
+
+    def _normalised(self, odds: Sequence[float]) -> list[float]:
+        """Log-odds as probabilities."""
         if not self.exclusive:
             return [math.exp(log_sigmoid(one - self._nobody)) for one in odds]
         top = max(self._nobody, *odds)
         weights = [math.exp(one - top) for one in odds]
         total = sum(weights) + math.exp(self._nobody - top)
         return [weight / total for weight in weights]
+
+
+def log_record(wins: float, losses: float, alpha: float, beta: float) -> float:
+    """Log-probability of wins and losses whose rate has a beta distribution; their order does not matter."""
+    gone = math.lgamma(alpha + beta) - math.lgamma(alpha + beta + wins + losses)
+    won = math.lgamma(alpha + wins) - math.lgamma(alpha)
+    return gone + won + math.lgamma(beta + losses) - math.lgamma(beta)
 
 
 def only(chances: Sequence[float], right: int, wrong: int, *, exclusive: bool) -> float:

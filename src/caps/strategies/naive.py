@@ -4,15 +4,17 @@ It believes what `posterior` believes before the judge is asked, and takes verdi
 other. It is the baseline that each part of `posterior` has to beat.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
+from caps.core.judge_profile import HIGH_WEIGHT
 from caps.core.play import Capabilities, Play
 from caps.core.settings import setting
 from caps.core.types import Entrant, Level, Pairing, Round, Selection, Verdict
-from caps.strategies.belief import Evidence, evidence_of
+from caps.strategies.belief import Evidence, log_sigmoid, logit
 from caps.strategies.dedup import clusters
 
 
@@ -43,8 +45,10 @@ class Naive(Evidence):
             a, b = (groups[number][0].id for number in pair)
             asks = Pairing(a, b, Level.FULL), Pairing(b, a, Level.FULL)
             answers = yield Round("ask", asks, ranking, facts=facts)
-            for places, verdict in zip((pair, pair[::-1]), answers, strict=True):
-                found = evidence_of(self, Level.FULL, verdict) if isinstance(verdict, Verdict) else None
-                for number, more in zip(places, found or (0.0, 0.0), strict=True):
-                    odds[number] += more
+            for (a_place, b_place), verdict in zip((pair, pair[::-1]), answers, strict=True):
+                if isinstance(verdict, Verdict) and verdict.outcome != 0.5:
+                    won, lost = (a_place, b_place) if verdict.outcome == 1 else (b_place, a_place)
+                    worth = logit(self.e2_high if verdict.weight >= HIGH_WEIGHT else self.e2_low)
+                    odds[won] += math.log(2) + log_sigmoid(worth)
+                    odds[lost] += math.log(2) + log_sigmoid(-worth)
             met.add(frozenset(pair))

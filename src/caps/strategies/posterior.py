@@ -39,7 +39,7 @@ GAMES_OF_V1 = 3  # comparisons for each candidate that V1-Infer asks for
 PROMPT_TOKENS = 400  # of a question without its candidates, for prices
 AT_ONCE = 8  # questions a round
 CLOSE_BEHIND = 0.35  # chance against the leader from which others than the leader meet each other
-MOST_MEETINGS = 6  # of two answers: three pairs of their candidates, in both orders
+MOST_MEETINGS = 2  # of two answers: both orders, with other candidates if there are some
 SHORT_ENOUGH = 0.5  # partial views are shown if a question costs at most this part of one on full views
 LEAST_ACCURACY = 0.55  # of a judge; views on which its verdicts are right less often are not asked about
 UNFITTED = 0.85  # what is stated at most where no labels stand behind a probability
@@ -53,7 +53,7 @@ class Effort(NamedTuple):
     least: int
 
 
-EFFORTS = {"low": Effort(0.9, 0.1, 2), "medium": Effort(0.95, 0.33, 4), "high": Effort(0.98, 0.5, 8)}
+EFFORTS = {"low": Effort(0.9, 0.1, 2), "medium": Effort(0.975, 0.33, 4), "high": Effort(0.99, 0.5, 8)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
