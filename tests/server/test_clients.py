@@ -205,8 +205,13 @@ def test_a_forwarded_reply_that_is_cut_off_is_not_completed(chat):
 def test_errors_are_the_client_s_own_exceptions(server, client, chat):
     with pytest.raises(openai.BadRequestError, match=r"caps.n: must be a whole number from 1 to 32"):
         chat(extra_body={"caps": {"n": 1000}})
-    with pytest.raises(openai.BadRequestError, match="did you mean 'strategy'"):
+    with pytest.raises(
+        openai.BadRequestError,
+        match=r"caps.strategie: no such field; did you mean 'strategy'\? there are .*set,.* n,",
+    ):
         chat(extra_body={"caps": {"strategie": "caps"}})
+    with pytest.raises(openai.BadRequestError, match=r"caps.base_url: no such field; there are .*domain"):
+        chat(extra_body={"caps": {"base_url": "http://elsewhere"}})
     with pytest.raises(openai.BadRequestError, match="temperature must be 1") as caught:
         chat(messages=[{"role": "user", "content": "refuse"}])
     assert str(client.base_url).split("/")[2] not in str(caught.value)

@@ -6,7 +6,7 @@ from typing import Any
 from caps.config import RunConfig, per_request_options
 from caps.evidence.domains import known_domains
 from caps.server.admission import Limits
-from caps.server.requests import MIN_SECONDS, strategy_names, within_limits
+from caps.server.requests import MIN_SECONDS, client_name, strategy_names, within_limits
 
 ERRORS = {
     "400": "A field of the request is wrong; the message names it",
@@ -156,7 +156,7 @@ def _options(base: RunConfig, limits: Limits) -> dict[str, Any]:
     for setting in per_request_options():
         stated = {"minimum": setting.least, "maximum": setting.most, "enum": list(setting.choices) or None}
         default = getattr(config, setting.name)
-        properties[setting.aliases[0] if setting.aliases else setting.name] = {
+        properties[client_name(setting)] = {
             "type": kinds.get(setting.kind, "string"),
             "description": setting.help,
             **{name: value for name, value in stated.items() if value is not None},

@@ -424,11 +424,18 @@ def within_limits(base: RunConfig, limits: Limits) -> RunConfig:
     )
 
 
+def client_name(option: Option) -> str:
+    """The name of a setting in the `caps` object of a request: the short one, such as `n`."""
+    return option.aliases[0] if option.aliases else option.name
+
+
 def _option(name: str) -> Option:
     try:
         return find_option(name, among=per_request_options())
-    except SettingError as error:
-        raise invalid_value(f"caps.{name}"[:80], str(error).partition(": ")[2][:300]) from None
+    except SettingError:
+        allowed = [client_name(option) for option in per_request_options()]
+        problem = f"no such field; {nearest(name, allowed)}there are {', '.join(allowed)}"
+        raise invalid_value(f"caps.{name}"[:80], problem) from None
 
 
 @cache
