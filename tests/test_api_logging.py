@@ -59,7 +59,7 @@ def test_retries_are_logged_without_what_the_server_says(caplog):
     with ScriptedEndpoint(answer) as server:
         caps.select_sync(cases(1)[0], model="stub", base_url=server.url)
         assert any(
-            line.startswith(f"{server.url}: busy; the call is made again in")
+            line.startswith(f"{server.url}: BusyError; the call is made again in")
             for line in messages(caplog, logging.INFO)
         )
     assert PHRASE not in caplog.text

@@ -421,11 +421,11 @@ class HttpConnection:
                 continue
             tries = tries or Attempts(server._retries, server._rng)
             pause = server._pause(tries, outcome)
-            cause = outcome.error.cause
+            kind = type(outcome.error).__name__
             if pause is None:
-                _log.info("%s: %s; the call failed for good", server.address, cause)
+                _log.info("%s: %s; the call failed for good", server.address, kind)
                 break
-            _log.info("%s: %s; the call is made again in %.1f s", server.address, cause, pause)
+            _log.info("%s: %s; the call is made again in %.1f s", server.address, kind, pause)
             await asyncio.sleep(pause)
         # Raised outside the handler: exceptions of aiohttp may contain the request with its headers.
         error = outcome.error
