@@ -83,22 +83,25 @@ def test_after_a_kill_and_after_ctrl_c_only_what_was_in_flight_is_drawn_again(tm
 
     def reply(body, number):
         asked[body["messages"][0]["content"], body.get("seed")] += 1
-        return Reply(answering(body).text, delay=0.05)
+        return Reply(answering(body).text, until=lambda: number < may_answer[-1])
 
+    may_answer = [20]
     with ScriptedEndpoint(reply) as server:
         words = (
             "sample", problems, "-n", 4, "-o", cases, "--base-url", server.url, "--model", "m",
             "--journal", tmp_path / "j.sqlite", "--max-connections", 3,
         )  # fmt: skip
         killed = start(*words)
-        wait_until(lambda: server.requests >= 20 or killed.poll() is not None)
+        wait_until(lambda: server.requests > 20 or killed.poll() is not None)
         killed.kill()
         killed.communicate()
         assert not cases.exists(), "half a run does not stand under the name"
         assert lines((tmp_path / "c.jsonl.partial").read_text())[0]["id"] == "p0"
+        may_answer.append(35)
         stopped = start(*words)
-        wait_until(lambda: server.requests >= 35 or stopped.poll() is not None)
+        wait_until(lambda: server.requests > 35 or stopped.poll() is not None)
         stopped.send_signal(signal.SIGINT)
+        may_answer.append(10**9)
         _, said = stopped.communicate()
         assert stopped.returncode == 130
         assert "every reply so far is in the journal" in said
