@@ -144,7 +144,7 @@ def bench(
     quiet: options.Quiet = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a study: strategies x data sets x seeds, with tables; or compare strategies on labelled cases.
+    """Run a study, or compare strategies on labelled cases.
 
     Finished selections are skipped, so a study can be stopped and run again at any time. Results are stored
     in the folder, replies in the journal; identical calls of different strategies are paid for once. Tables
