@@ -34,8 +34,7 @@ from caps.core.play import Strategy
 from caps.judging.base import Judge
 from caps.judging.callables import JudgeFunction
 from caps.models.base import Model
-from caps.sampling.base import Method
-from caps.sampling.base import Preset
+from caps.sampling.base import Method, Preset
 
 JudgeLike = Judge | JudgeFunction | str | Mapping[str, Any]
 
