@@ -72,8 +72,8 @@ peers: $(VENV)/.dev      ## The whole job beside other tools (network, some minu
 growth: $(VENV)/.dev     ## How the job grows with candidates, problems, connections; draws its pictures
 	$(BIN)/python benchmarks/growth.py --full --svg docs/images/growth.svg
 
-real-judges: $(VENV)/.dev  ## Every strategy on recorded verdicts in DATA=folder; writes its page
-	$(BIN)/python benchmarks/real_judges.py --data $(DATA) --into docs/explanation/real-judges.md
+real-judges: $(VENV)/.dev  ## Every strategy on recorded verdicts in DATA=folder
+	$(BIN)/python benchmarks/real_judges.py --data $(DATA)
 
 node-client: $(VENV)/.dev  ## The npm client of OpenAI in front of caps serve (node, npm, network)
 	$(BIN)/python scripts/node_client.py

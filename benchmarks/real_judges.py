@@ -1,6 +1,6 @@
 """Every strategy on recorded verdicts of real judges: the studies of `studies/recorded`, as tables of a page.
 
-    python benchmarks/real_judges.py --data DIR [--into docs/explanation/real-judges.md]
+    python benchmarks/real_judges.py --data DIR [--into PAGE]
 
 DIR holds files of pools (`benchmarks/pools.py`): `prd_vicuna80.jsonl.gz`, `trec_gpt4o.jsonl.gz`,
 `reife_instrusum.jsonl.gz`, `reife_mtbench.jsonl.gz`, `ice_python.jsonl.gz`, `wmt23_ende.jsonl.gz`; a study
