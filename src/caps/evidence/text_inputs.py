@@ -1,7 +1,6 @@
 """Further standard inputs: edge cases and mutations that keep the shape of the examples; see `inputs`.
 
-A number that may count the words, letters or lines after it changes together with them; a line of numbers
-that is sorted or a permutation stays so.
+A number that may count the words, letters or lines after it changes together with them.
 """
 
 import re
@@ -10,7 +9,7 @@ from random import Random
 from string import ascii_letters, ascii_lowercase
 from typing import NamedTuple, TypeAlias
 
-from caps.evidence.inputs import Hints, Range, Values, is_sorted
+from caps.evidence.inputs import Hints, Range, Values
 
 MAX_ITEMS = 60  # items of a list that is made longer
 MAX_COUNT = 100_000
@@ -93,7 +92,7 @@ class TextInputs:
         return _join(lines)
 
     def _step(self, lines: Lines, *, fixed: bool) -> Lines:
-        """Change a count with what it counts, a line of numbers, a number, or a word (of `fixed` length)."""
+        """Change a count with what it counts, a number, or a word (of `fixed` length)."""
         rng, counts = self._rng, counts_in(lines)
         if counts and rng.randrange(2) == 0:
             count = rng.choice(counts)
@@ -108,42 +107,12 @@ class TextInputs:
         i, j = rng.choice(places)
         if not _INTEGER.fullmatch(lines[i][j]):
             return _with(lines, i, j, self._word(lines, i, j, fixed=fixed))
-        is_list = len(lines[i]) > 2 and (i, 0) not in counted and all(map(_INTEGER.fullmatch, lines[i]))
-        if is_list and rng.randrange(2) == 0:
-            return [*lines[:i], self.line(lines[i]), *lines[i + 1 :]]
         value = int(lines[i][j])
-        return _with(lines, i, j, str(self._number(value, self._range(value))))
+        return _with(lines, i, j, str(self._values.number(value, self._range(value))))
 
     def _range(self, value: int) -> Range:
         """From zero, or the smallest number of the examples, to a multiple of the value."""
         return Range(min([*self._numbers, value, 0]), max(MUCH, 20 * abs(value)))
-
-    def _number(self, value: int, limits: Range) -> int:
-        """Another number: a mutation, or one of the lower part of the range."""
-        low = limits.low
-        if self._rng.randrange(2) == 0:
-            return limits.nearest(self._values.mutate(value, limits))
-        return self._rng.randint(low, min(limits.high, low + self._rng.choice((9, 100, MUCH))))
-
-    def line(self, words: Sequence[str]) -> list[str]:
-        """A line of numbers anew, many of them equal every third time; one that is sorted stays so."""
-        values, rng = [int(word) for word in words], self._rng
-        if sorted(values) == list(range(1, len(values) + 1)):
-            return [str(value) for value in rng.sample(values, len(values))]
-        limits = self._range(min(values))
-        low, high = rng.choice(
-            (
-                (min(values), max(values)),
-                (limits.low, limits.low + max(4, max(values) - min(values))),
-                (min(values), min(values) + 1),
-            )
-        )
-        drawn = [limits.nearest(rng.randint(low, high)) for _ in values]
-        if is_sorted(values):
-            drawn.sort()
-        elif is_sorted(values[::-1]):
-            drawn.sort(reverse=True)
-        return [str(value) for value in drawn]
 
     def _word(self, lines: Lines, i: int, j: int, *, fixed: bool) -> str:
         """Change the letters of a word, and their number unless that is `fixed`."""
@@ -153,19 +122,14 @@ class TextInputs:
         )
         if self._hints.letters and word.isalpha():
             alphabet += ascii_lowercase if word.islower() else ascii_letters
-        letters = list(word)
-        change = rng.choice(("letter", "shuffle", "same", "anew", "length"))
-        if change == "shuffle":
-            rng.shuffle(letters)
-        elif change == "same":
-            letters = [rng.choice(alphabet)] * len(letters)
-        elif change == "anew":
-            letters = [rng.choice(alphabet) for _ in letters]
-        elif change == "length" and not fixed:
-            letters = [rng.choice(alphabet) for _ in range(rng.choice((1, 2, len(word) + 1, len(word) + 3)))]
-        else:
-            letters[rng.randrange(len(letters))] = rng.choice(alphabet)
-        return "".join(letters)
+        change = rng.choice(("letter", "same", "anew"))
+        if change == "letter":
+            place = rng.randrange(len(word))
+            return word[:place] + rng.choice(alphabet) + word[place + 1 :]
+        size = len(word) if fixed else rng.choice((len(word), 1, 2, len(word) + 1, len(word) + 3))
+        if change == "same":
+            return rng.choice(alphabet) * size
+        return "".join(rng.choice(alphabet) for _ in range(size))
 
     def _resized(self, lines: Lines, count: Count, size: int) -> Lines | None:
         """Change a count together with all that it may count; None if it is too large, or ambiguous."""

@@ -129,7 +129,7 @@ class BehaviourFinder:
         """The Python version, the limits of a run and the number of inputs."""
         python = f"python{sys.version_info.major}.{sys.version_info.minor}"
         limits = f"{self._limits.seconds:g}s {self._limits.memory >> 20}MiB"
-        return f"behaviour-6 {python} {limits} {self._further} inputs {self._seconds:g}s"
+        return f"behaviour-7 {python} {limits} {self._further} inputs {self._seconds:g}s"
 
     async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
         """Run all distinct programs of a case; `TimeoutError` if they take too long together."""
