@@ -1,7 +1,7 @@
 """Write the judge prompts of the CAPS paper as templates, from your own copy of its TeX source.
 
     python scripts/paper_prompts.py PAPER.tex FOLDER
-    caps bench studies/paper/all.toml --prompts FOLDER
+    caps reproduce --prompts FOLDER ...
 
 The eight prompts of the appendix become the files that `--prompts` expects, word for word. Their slots get
 our names, and the fences around the texts come with the slots.

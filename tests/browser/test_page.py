@@ -22,8 +22,9 @@ from caps.reports import page as pages
 from caps.reports.diagnosis import JudgeLabel
 from caps.reports.diagnosis_page import diagnosis_page
 from caps.reports.live import HOST, LiveReport
+from caps.reports.paper_page import paper_page
 from caps.reports.simulation_page import simulation_page, simulation_picture
-from caps.reports.study import Chapter, studies_page
+from caps.reports.study import Chapter
 from caps.runs.progress_file import ProgressFile
 from caps.studies.advice import conclude
 from caps.studies.diagnosis import Plan, of_pools, schedule, simulate
@@ -109,7 +110,9 @@ def write_findings(place):
     )
     chapter = Chapter(HOSTILE, HOSTILE, f"caps bench {HOSTILE}", [table], "pools and verdicts")
     pages.write_page(
-        studies_page(HOSTILE, HOSTILE, [chapter, replace(chapter, title="Again")]), (), place / "study.html"
+        paper_page(None, [chapter, replace(chapter, title="Again")], simulated=HOSTILE, limit=1),
+        (),
+        place / "study.html",
     )
 
 

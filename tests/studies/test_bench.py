@@ -12,7 +12,7 @@ import pytest
 import caps.studies as caps_studies
 from caps.reports.page import page_html
 from caps.reports.pictures import svg_text
-from caps.reports.study import Chapter, comma_separated, markdown, studies_page, table_picture
+from caps.reports.study import Chapter, comma_separated, markdown, study_page, table_picture
 from caps.studies.bench import Bench
 from caps.studies.results import ResultFile
 from caps.studies.study import load_study
@@ -175,7 +175,7 @@ def test_a_table_is_drawn_with_its_values_and_says_what_is_simulated(tmp_path):
 def test_the_page_of_a_study_has_every_table_with_its_chart(tmp_path):
     table, _ = run(tmp_path)
     chapter = Chapter("All", "What was measured.", "caps bench study.toml", [table], "pools and verdicts")
-    shown = page_html(studies_page("All", "What was measured.", [chapter]))
+    shown = page_html(study_page(chapter))
     assert "caps bench study.toml" in shown
     assert shown.count("<svg") == 1
     assert "paper 46.5" in shown

@@ -7,13 +7,13 @@ import pytest
 import caps.studies as caps_studies
 from caps.core.errors import InputError, SettingError
 from caps.studies.bench import Bench
-from caps.studies.study import Study, load_studies, load_study
+from caps.studies.study import load_study
 from caps.studies.suites import narrowed, shards_of
 from caps.studies.tables import AVERAGE, make_table
 
 STUDIES = Path(__file__).parents[2] / "studies"
 PAPER = Path(caps_studies.__file__).parent / "paper"
-FILES = sorted(path for path in PAPER.glob("*.toml") if path.name not in ("suites.toml", "all.toml"))
+FILES = sorted(path for path in PAPER.glob("*.toml") if path.name != "suites.toml")
 
 PLAIN = """
 title = "t"
@@ -142,14 +142,6 @@ def test_every_published_figure_stands_in_a_cell_and_every_row_has_ours_beside_i
         assert {cell for cell in wanted - shown if cell[1] not in later} == set()
         if "accuracy" not in spec.metrics:  # of a pool in which all are right nobody can be told apart
             assert all(any(cell.figure for cell in cells) for label, cells in table.rows if label != AVERAGE)
-
-
-def test_a_file_may_name_several_studies(tmp_path):
-    found = load_studies(PAPER / "all.toml")
-    assert {study.path for study in found.studies} == set(PAPER)
-    assert isinstance(load_studies(STUDIES / "smoke.toml"), Study)
-    with pytest.raises(SettingError, match="study.toml:2: studies: must be names of files"):
-        load_studies(written(tmp_path, 'title = "t"\nstudies = []'))
 
 
 def test_the_papers_suites_have_room_to_think_and_its_own_views():

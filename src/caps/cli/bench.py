@@ -4,10 +4,9 @@ import os
 import shlex
 import signal
 import time
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,7 +17,7 @@ from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import resolved_for
 from caps.cli.progress import Progress
 from caps.config import Keys, RunConfig
-from caps.core.errors import InputError, SettingError
+from caps.core.errors import SettingError
 from caps.core.text import number, plural
 from caps.files import file_errors, write_file
 from caps.reports.console import table as drawn_table
@@ -30,7 +29,7 @@ from caps.reports.study import (
     json_rows,
     markdown,
     parted_cases,
-    studies_page,
+    study_page,
     table_picture,
     terminal_table,
 )
@@ -38,9 +37,9 @@ from caps.runs.progress_file import ProgressFile
 from caps.session.resolve import Resolved
 from caps.studies.bench import Bench
 from caps.studies.results import claim_folder, selection_line, slug, study_started
-from caps.studies.study import SIMULATED, Collection, Method, Study, Suite, comparison, load_studies
-from caps.studies.study_forecast import forecast_study
-from caps.studies.suites import Shard, narrowed_studies, shards_of, with_domain
+from caps.studies.study import SIMULATED, Method, Study, Suite, comparison, load_study
+from caps.studies.study_forecast import StudyForecast, forecast_study
+from caps.studies.suites import Shard, narrowed, shards_of, with_domain
 from caps.studies.tables import Book, Table, make_table
 
 PAGE = "page.html"
@@ -146,58 +145,33 @@ def bench(
 ) -> None:
     """Run a study, or compare strategies on labelled cases.
 
+    A study is strategies x data sets x seeds, with tables; a TOML file describes it.
+
     Finished selections are skipped, so a study can be stopped and run again at any time. Results are stored
     in the folder, replies in the journal; identical calls of different strategies are paid for once. Tables
-    are written as Markdown and CSV, next to the figures of the paper. For a file that names several
-    studies all are run. All tables are also written on one page. What is still to be paid for is forecast
-    first.
+    are written as Markdown and CSV, and on one page. What is still to be paid for is forecast first.
     """
-    stated = stated_settings(ctx)
-    found = _compared(study, strategies, config) if strategies is not None else load_studies(study, data)
-    plans = narrowed_studies(found.studies if isinstance(found, Collection) else (found,), only)
+    plan = _compared(study, strategies, config) if strategies is not None else load_study(study, data)
+    plan = narrowed(plan, only)
     if config.domain is not None:
-        plans = [with_domain(plan, config.domain) for plan in plans]
-    simulated = simulate or all(plan.judge.model == SIMULATED and config.model is None for plan in plans)
-    folder = out or Path("bench") / (found.name + ("-simulated" if simulated else ""))
+        plan = with_domain(plan, config.domain)
+    simulated = simulate or (plan.judge.model == SIMULATED and config.model is None)
+    folder = out or Path("bench") / (plan.name + ("-simulated" if simulated else ""))
     started = study_started(folder, force=force) or time.time()
-    missing: dict[str, Suite] = {}
-    prepared = [
-        _Prepared(
-            plan,
-            shards_of(
-                plan,
-                limit=limit,
-                resolve_for=None
-                if simulated
-                else partial(_resolved, plan, config, keys, stated=stated, quiet=quiet, started=started),
-                skipped=lambda suite: missing.setdefault(str(suite.cases), suite),
-                optional=isinstance(found, Collection),
-            ),
-            folder / plan.name if isinstance(found, Collection) else folder,
-        )
-        for plan in plans
-    ]
-    for suite in () if quiet else missing.values():
-        _say_missing(suite)
-    ready = [one for one in prepared if one.shards]
-    if not ready:
-        raise InputError(f"{study}: no suite has a file of cases; make them, or look at it with --simulate")
-    for one in () if quiet else ready:
-        _say_left_out(one)
+    resolving = Resolving(config, keys, stated_settings(ctx), quiet=quiet, started=started)
+    prepared = prepare_study(plan, None if simulated else resolving, folder, limit=limit, quiet=quiet)
+    if dry_run:
+        _show_progress(prepared)
     if dry_run or not (simulated or quiet):
-        _forecast(ready, limit, show=dry_run)
+        say_forecast(_forecast(prepared, limit))
     if dry_run:
         return
-    with ExitStack() as locks:
-        for place, name in {folder: found.name, **{one.folder: one.plan.name for one in ready}}.items():
-            locks.enter_context(claim_folder(place, name, simulated=simulated, force=force, started=started))
-        done = [
-            _run(one, limit, processes or os.cpu_count() or 1, simulated=simulated, quiet=quiet)
-            for one in ready
-        ]
-        _write_page(folder, found, done)
-    _show(found, folder, done, plots, quiet=quiet, as_json=as_json)
-    raise typer.Exit(1 if any(one.failures for one in done) else 0)
+    with claim_folder(folder, plan.name, simulated=simulated, force=force, started=started):
+        done = run_study(prepared, limit, processes, quiet=quiet)
+        chapter = Chapter(plan.title, plan.about, _command(done), done.tables, done.label)
+        write_page(study_page(chapter), (), folder / PAGE)
+    _show(folder, done, plots, quiet=quiet, as_json=as_json)
+    raise typer.Exit(1 if done.failures else 0)
 
 
 def _compared(cases: Path, strategies: str, config: RunConfig) -> Study:
@@ -209,7 +183,7 @@ def _compared(cases: Path, strategies: str, config: RunConfig) -> Study:
     return comparison(cases, names, shuffle=config.recorded is not None)
 
 
-class _Prepared(NamedTuple):
+class PreparedStudy(NamedTuple):
     """A study with what it has to play, and the folder its results go to."""
 
     plan: Study
@@ -217,109 +191,137 @@ class _Prepared(NamedTuple):
     folder: Path
 
 
-class _Done(NamedTuple):
-    """A study that was run: its tables, what of them is simulated, and what failed."""
+class FinishedStudy(NamedTuple):
+    """A study that was run: its results and tables, what of them is simulated, and what failed."""
 
     plan: Study
+    book: Book
     tables: list[Table]
     label: str | None
     failures: list[str]
 
 
-def _run(one: _Prepared, limit: int | None, processes: int, *, simulated: bool, quiet: bool) -> _Done:
-    """Run what is missing, then write the tables and the selections."""
-    plan, folder = one.plan, one.folder
-    with Bench(one.shards, folder) as runs:
-        _play(runs, one, limit, processes, quiet=quiet)
+def prepare_study(
+    plan: Study, resolving: "Resolving | None", folder: Path, *, limit: int | None, quiet: bool
+) -> PreparedStudy:
+    """Find out what a study has to play; its verdicts are simulated unless configs are resolved for it."""
+    missing: list[Suite] = []
+    shards = shards_of(
+        plan,
+        limit=limit,
+        resolve_for=None if resolving is None else partial(resolving.of_suite, plan),
+        skipped=missing.append,
+    )
+    played = {step.method for shard in shards for step in shard.steps}
+    for suite in () if quiet else missing:
+        way = f": {suite.get}" if suite.get else ""
+        say(f"skipped: {suite.name} needs the file {suite.cases}{way}", "yellow")
+    for method in () if quiet else plan.methods:
+        if method.name not in played:
+            say(f"left out: {method.name} asks for what is not recorded", "yellow")
+    return PreparedStudy(plan, shards, folder)
+
+
+def run_study(
+    prepared: PreparedStudy, limit: int | None, processes: int | None, *, quiet: bool, what: str = ""
+) -> FinishedStudy:
+    """Run what is missing, then write the tables and the selections; `what` names the progress."""
+    plan, shards, folder = prepared
+    with Bench(shards, folder) as runs:
+        _play(runs, prepared, limit, processes or os.cpu_count() or 1, quiet=quiet, what=what)
         book = runs.book()
     tables = [make_table(plan, table, book) for table in plan.tables]
-    label = _label(one.shards) if simulated else None
-    _write(folder / "tables", plan, tables, label)
+    simulated = all(shard.resolved is None for shard in shards)
+    done = FinishedStudy(plan, book, tables, _label(shards) if simulated else None, runs.failures)
+    _write(folder / "tables", done)
     _write_selections(folder / "selections", plan, book)
-    return _Done(plan, tables, label, runs.failures)
+    return done
 
 
-def _show(
-    found: Study | Collection,
-    folder: Path,
-    done: list[_Done],
-    plots: Path | None,
-    *,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def _show(folder: Path, done: FinishedStudy, plots: Path | None, *, quiet: bool, as_json: bool) -> None:
     """Print the tables, and say where they are."""
-    several = isinstance(found, Collection)
-    for one in done if plots is not None else ():
-        place = plots / one.plan.name if several and plots is not None else plots
-        drawn = [table_picture(table, simulated=one.label) for table in one.tables]
-        for path in write_pictures([picture for picture in drawn if picture], place or Path()):
+    if plots is not None:
+        drawn = [table_picture(table, simulated=done.label) for table in done.tables]
+        for path in write_pictures([picture for picture in drawn if picture], plots):
             say(f"figure: {path}")
     if as_json:
-        rows = [_as_json(one) for one in done]
-        print_json({"title": found.title, "studies": rows} if several else rows[0])
+        print_json(study_row(done))
     else:
-        for one in done:
-            for table in one.tables:
-                for part in terminal_table(table, simulated=one.label):
-                    stdout().print(part, markup=False, soft_wrap=isinstance(part, str))
+        for table in done.tables:
+            print_table(table, done.label)
     if not quiet:
         say(f"page: {folder / PAGE}")
-        if not several:
-            say(f"tables: {folder / 'tables'}")
+        say(f"tables: {folder / 'tables'}")
 
 
-def _forecast(ready: list[_Prepared], limit: int | None, *, show: bool) -> None:
-    """Say what is missing, and what it will take."""
-    with ExitStack() as stack:
-        benches = [stack.enter_context(Bench(one.shards, one.folder)) for one in ready]
-        if show:
-            for one, runs in zip(ready, benches, strict=True):
-                _show_progress(runs, one.shards, one.plan.title if len(ready) > 1 else "")
-        found = forecast_study(benches, limit=limit)
-    if not found.calls:
+def print_table(table: Table, label: str | None) -> None:
+    """Print a table with its remarks."""
+    for part in terminal_table(table, simulated=label):
+        stdout().print(part, markup=False, soft_wrap=isinstance(part, str))
+
+
+def _forecast(prepared: PreparedStudy, limit: int | None) -> StudyForecast:
+    with Bench(prepared.shards, prepared.folder) as runs:
+        return forecast_study([runs], limit=limit)
+
+
+def say_forecast(forecast: StudyForecast, speed: float | None = None) -> None:
+    """Say what is missing, and what it will take; hours if the server writes `speed` tokens per second."""
+    if not forecast.calls:
         return
-    each = "assumed" if found.assumed else "as in the journal"
+    replies = "assumed" if forecast.assumed else "as in the journal"
     words = (
-        f"forecast: at most about {number(found.calls, 0)} calls, which read {number(found.read / 1e6, 2)} M "
-        f"tokens and write {number(found.written / 1e6, 2)} M ({number(found.written / found.calls, 0)} a "
-        f"reply, {each})"
+        f"forecast: at most about {number(forecast.calls, 0)} calls, which read "
+        f"{number(forecast.read / 1e6, 2)} M tokens and write {number(forecast.written / 1e6, 2)} M "
+        f"({number(forecast.written / forecast.calls, 0)} a reply, {replies})"
     )
-    if found.dollars:
-        words += f": about ${found.dollars:,.2f}"
-    if found.unpriced:
-        words += f"; no price is known of {', '.join(found.unpriced)} (--price-input, --price-output)"
+    if forecast.dollars:
+        words += f": about ${forecast.dollars:,.2f}"
+    if speed is not None:
+        hours = number(forecast.written / speed / 3600, 1)
+        words += f"; {hours} hours at {number(speed, 0)} tokens written per second (--speed)"
+    if forecast.unpriced:
+        words += f"; no price is known of {', '.join(forecast.unpriced)} (--price-input, --price-output)"
     say(words + "; replies in the journal, and those that strategies share, are not paid for again")
 
 
-def _resolved(
-    study: Study,
-    given: RunConfig,
-    keys: Keys,
-    suite: Suite,
-    method: Method,
-    *,
-    stated: frozenset[str],
-    quiet: bool,
-    started: float,
-) -> Resolved:
-    """The config of a suite, resolved; what is `stated` overrides the suite, and the suite the study."""
-    changes = {"profile": suite.profile, "views": {**suite.views, **method.views}, "journal": given.journal}
-    changes |= {"domain": suite.domain}
-    changes |= {"model": suite.model} if suite.model else {}
-    changes |= {"base_url": suite.base_url} if suite.base_url else {}
-    changes |= {"recorded": str(suite.recorded)} if suite.recorded else {}
-    changes |= {"recorded_judge": suite.recorded_judge} if suite.recorded_judge else {}
-    changes |= suite.judge
-    changes |= {name: value for name, value in given.to_dict().items() if name in stated}
-    judge = study.judge.with_values(changes)
-    with resolved_for(judge, keys, strategy=method.strategy, quiet=quiet, started=started) as resolved:
-        return resolved
+class Resolving(NamedTuple):
+    """What a study's configs are resolved from; settings that are `stated` override suite and study."""
+
+    config: RunConfig
+    keys: Keys
+    stated: frozenset[str]
+    quiet: bool
+    started: float
+
+    def of_suite(self, study: Study, suite: Suite, method: Method) -> Resolved:
+        """The resolved config of a suite, whose settings override those of the study."""
+        given = self.config
+        changes = {
+            "profile": suite.profile,
+            "views": {**suite.views, **method.views},
+            "journal": given.journal,
+        }
+        changes |= {"domain": suite.domain}
+        changes |= {"model": suite.model} if suite.model else {}
+        changes |= {"base_url": suite.base_url} if suite.base_url else {}
+        changes |= {"recorded": str(suite.recorded)} if suite.recorded else {}
+        changes |= {"recorded_judge": suite.recorded_judge} if suite.recorded_judge else {}
+        changes |= suite.judge
+        changes |= {name: value for name, value in given.to_dict().items() if name in self.stated}
+        judge = study.judge.with_values(changes)
+        with resolved_for(
+            judge, self.keys, strategy=method.strategy, quiet=self.quiet, started=self.started
+        ) as resolved:
+            return resolved
 
 
-def _play(runs: Bench, one: _Prepared, limit: int | None, processes: int, *, quiet: bool) -> None:
-    counts = [runs.progress(shard) for shard in one.shards]
-    done, total = sum(one[0] for one in counts), sum(one[1] for one in counts)
+def _play(
+    runs: Bench, prepared: PreparedStudy, limit: int | None, processes: int, *, quiet: bool, what: str
+) -> None:
+    counts = [runs.progress(shard) for shard in prepared.shards]
+    done, total = (sum(column) for column in zip(*counts, strict=True))
+    title = f"{what}: selections" if what else "selections"
     if done and not quiet:
         say(f"{number(done, 0)} of {plural(total, 'selection')} are done already")
     if runs.unreadable:
@@ -327,8 +329,8 @@ def _play(runs: Bench, one: _Prepared, limit: int | None, processes: int, *, qui
         say(f"{lines} in the results; those selections are made again", "yellow")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
-        Progress("selections", total, hidden=quiet, done=done) as progress,
-        ProgressFile(one.folder, total, what="selections", done=done) as live,
+        Progress(title, total, hidden=quiet, done=done) as progress,
+        ProgressFile(prepared.folder, total, what="selections", done=done) as live,
     ):
         live.write()
 
@@ -348,36 +350,24 @@ def _play(runs: Bench, one: _Prepared, limit: int | None, processes: int, *, qui
             failures.add(words)
 
 
-def _say_missing(suite: Suite) -> None:
-    way = f": {suite.get}" if suite.get else ""
-    say(f"skipped: {suite.name} needs the file {suite.cases}{way}", "yellow")
-
-
-def _say_left_out(prepared: _Prepared) -> None:
-    """Name strategies without any step: they ask for what the judge cannot answer."""
-    played = {step.method for shard in prepared.shards for step in shard.steps}
-    for method in prepared.plan.methods:
-        if method.name not in played:
-            say(f"left out: {method.name} asks for what is not recorded", "yellow")
-
-
 def _judge_of(shard: Shard) -> str:
     if shard.resolved is None:
         return SIMULATED
     return shard.resolved.judge_name
 
 
-def _show_progress(runs: Bench, shards: list[Shard], title: str) -> None:
+def _show_progress(prepared: PreparedStudy) -> None:
     rows = []
-    for name in dict.fromkeys(shard.suite.name for shard in shards):
-        own = [shard for shard in shards if shard.suite.name == name]
-        done, total = (sum(counts) for counts in zip(*map(runs.progress, own), strict=True))
-        methods = ", ".join(dict.fromkeys(step.method for shard in own for step in shard.steps))
-        judges = ", ".join(dict.fromkeys(filter(None, map(_judge_of, own)))) or "none"
-        source = "made up" if own[0].made_up else str(own[0].suite.cases)
-        rows.append((name, source, judges, methods, str(len(own[0].cases)), str(total), str(done)))
+    with Bench(prepared.shards, prepared.folder) as runs:
+        for name in dict.fromkeys(shard.suite.name for shard in prepared.shards):
+            shards = [shard for shard in prepared.shards if shard.suite.name == name]
+            done, total = (sum(counts) for counts in zip(*map(runs.progress, shards), strict=True))
+            methods = ", ".join(dict.fromkeys(step.method for shard in shards for step in shard.steps))
+            judges = ", ".join(dict.fromkeys(filter(None, map(_judge_of, shards)))) or "none"
+            source = "made up" if shards[0].made_up else str(shards[0].suite.cases)
+            rows.append((name, source, judges, methods, str(len(shards[0].cases)), str(total), str(done)))
     columns = ("suite", "cases", "judge", "strategies", "problems", "selections", "done")
-    stdout().print(drawn_table(title, columns, rows, numbers_from=4))
+    stdout().print(drawn_table("", columns, rows, numbers_from=4))
 
 
 def _label(shards: list[Shard]) -> str:
@@ -385,17 +375,17 @@ def _label(shards: list[Shard]) -> str:
     return "verdicts; pools and labels are real" if real else "pools and verdicts"
 
 
-def _write(folder: Path, study: Study, tables: list[Table], label: str | None) -> None:
+def _write(folder: Path, done: FinishedStudy) -> None:
     with file_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
-    whole = [f"# {study.title}\n", *([f"{study.about.strip()}\n"] if study.about else [])]
-    for one in tables:
-        text = markdown(one, simulated=label)
+    whole = [f"# {done.plan.title}\n", *([f"{done.plan.about.strip()}\n"] if done.plan.about else [])]
+    for table in done.tables:
+        text = markdown(table, simulated=done.label)
         whole.append(text)
-        files = {"md": text, "csv": comma_separated(one, simulated=label)}
-        files |= {"cases.csv": parted_cases(one)} if one.cases else {}
+        files = {"md": text, "csv": comma_separated(table, simulated=done.label)}
+        files |= {"cases.csv": parted_cases(table)} if table.cases else {}
         for ending, words in files.items():
-            write_file(folder / f"{one.name}.{ending}", words.encode())
+            write_file(folder / f"{table.name}.{ending}", words.encode())
     write_file(folder.with_suffix(".md"), "\n".join(whole).encode())
 
 
@@ -411,34 +401,27 @@ def _write_selections(folder: Path, study: Study, book: Book) -> None:
                 write_file(folder / slug(suite) / f"{method.output_name(seed)}.jsonl", b"".join(lines))
 
 
-def _write_page(folder: Path, found: Study | Collection, done: list[_Done]) -> None:
-    """One page with every table, as HTML; of several studies the same as Markdown."""
-    sections = [Chapter(one.plan.title, one.plan.about, _command(one), one.tables, one.label) for one in done]
-    write_page(studies_page(found.title, found.about, sections), (), folder / PAGE)
-    if not isinstance(found, Collection):
-        return
-    words = [f"# {found.title}\n", *([f"{found.about.strip()}\n"] if found.about else [])]
-    for one in sections:
-        words += [f"# {one.title}\n", f"{one.about.strip()}\n", f"`{one.command}`\n"]
-        words += [markdown(table, simulated=one.simulated) for table in one.tables]
-    write_file((folder / PAGE).with_suffix(".md"), "\n".join(words).encode())
-
-
-def _command(done: _Done) -> str:
+def _command(done: FinishedStudy) -> str:
     """The command that runs a study alone."""
     return shlex.join(
         ["caps", "bench", str(done.plan.path), *(["--simulate"] if done.label is not None else [])]
     )
 
 
-def _as_json(done: _Done) -> dict[str, object]:
+def study_row(done: FinishedStudy) -> dict[str, Any]:
+    """A finished study as plain data."""
     return {
         "study": done.plan.title,
         "simulated": done.label,
         "seeds": done.plan.seeds,
         "failed": done.failures,
         "tables": [
-            {"name": one.name, "title": one.title, "notes": one.notes, "figures": list(json_rows(one))}
-            for one in done.tables
+            {
+                "name": table.name,
+                "title": table.title,
+                "notes": table.notes,
+                "figures": list(json_rows(table)),
+            }
+            for table in done.tables
         ],
     }

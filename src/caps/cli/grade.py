@@ -89,7 +89,7 @@ def grade(
     allow_named(grader)
     own = named_domain(domain)
     where = None if no_journal else journal or default_path(user_data_path("caps"))
-    run = _Grading(explain=explain, quiet=quiet)
+    run = GradeRun(explain=explain, quiet=quiet)
     name = options_of_runs()["sandbox"].check(sandbox, "--sandbox")
     graders = make_graders(name, test_seconds)
     if grader is not None:
@@ -118,11 +118,11 @@ def _explanation(grade: Grade) -> str:
     return words + (f" ({grade.decided_by})" if grade.decided_by else "")
 
 
-class _Grading:
+class GradeRun:
     """Grades one file and counts the labels."""
 
-    def __init__(self, *, explain: bool, quiet: bool) -> None:
-        self._explain, self._quiet = explain, quiet
+    def __init__(self, *, explain: bool = False, quiet: bool, what: str = "cases") -> None:
+        self._explain, self._quiet, self._what = explain, quiet, what
         self._labels: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
         self._layers: Counter[str] = Counter()
@@ -141,7 +141,7 @@ class _Grading:
         with ExitStack() as stack:
             kept = None if journal is None else stack.enter_context(open_journal(journal))
             book = GradeStore(graders, kept)
-            progress = stack.enter_context(Progress("cases", total, hidden=self._quiet))
+            progress = stack.enter_context(Progress(self._what, total, hidden=self._quiet))
             stack.enter_context(self._failures)
             try:
                 async for graded in book.grade_all(source):

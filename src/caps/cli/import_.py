@@ -122,7 +122,7 @@ def import_(
         source = _logs(files or [], format_, requests, fields)
     else:
         published = _dataset(dataset)
-        folders = [_fetched(published, cache, mirror)] if fetch else files or []
+        folders = [fetched(published, cache, mirror)] if fetch else files or []
         if len(folders) != 1:
             raise SettingError(f"--dataset {dataset}: give one file or folder of it, or --fetch")
         window = _window(published, since, until)
@@ -193,7 +193,8 @@ def _dataset(name: str) -> Any:
     return dataset
 
 
-def _fetched(dataset: Any, cache: Path | None, mirror: str | None) -> str:
+def fetched(dataset: Any, cache: Path | None = None, mirror: str | None = None) -> str:
+    """Download a data set, unless it is there; its file or folder."""
     from caps.datasets.published import fetch  # noqa: PLC0415  (urllib takes a while to load)
 
     if not dataset.urls:

@@ -48,7 +48,12 @@ COMMANDS = {
     "plan": Entry("plan", _MEASURE, "Forecast calls, tokens and cost of every strategy."),
     "diagnose": Entry("diagnose", _MEASURE, "Measure how accurate a judge is, and recommend a strategy."),
     "simulate": Entry("simulate", _MEASURE, "Compare strategies on a simulated judge; no model is asked."),
-    "bench": Entry("bench", _MEASURE, "Run a study, or compare strategies on labelled cases."),
+    "bench": Entry(
+        "bench",
+        _MEASURE,
+        "Run a study, or compare strategies on labelled cases.",
+    ),
+    "reproduce": Entry("reproduce", _MEASURE, "Measure the paper's tables with your own models."),
     "grade": Entry("grade", _MEASURE, "Label every candidate as right or wrong."),
     "report": Entry("report", _FILES, "Write a page about a run: choices, contests and costs."),
     "replay": Entry("replay", _FILES, "Repeat a run from its journal; no model is asked."),

@@ -148,8 +148,10 @@ class JudgeProgress(Progress):
 class SampleProgress(Progress):
     """Progress of a run that generates: problems, samples, tokens written."""
 
-    def __init__(self, total: int | None, tally: "SamplingSummary", *, hidden: bool) -> None:
-        super().__init__("problems", total, hidden=hidden)
+    def __init__(
+        self, total: int | None, tally: "SamplingSummary", *, hidden: bool, what: str = "problems"
+    ) -> None:
+        super().__init__(what, total, hidden=hidden)
         self._tally = tally
 
     def count(self, sample: "Sample") -> None:

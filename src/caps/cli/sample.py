@@ -149,8 +149,10 @@ TEST_SECONDS = 10.0  # limit of one test of a program
 class SampleRun:
     """Samples a stream of problems, and writes the cases in their order."""
 
-    def __init__(self, resolved: Resolved, *, out: OutputFile, quiet: bool, as_json: bool) -> None:
-        self._resolved = resolved
+    def __init__(
+        self, resolved: Resolved, *, out: OutputFile, quiet: bool, as_json: bool, what: str = "problems"
+    ) -> None:
+        self._resolved, self._what = resolved, what
         self._out, self._quiet, self._as_json = out, quiet, as_json
         self._tally, self._judged, self._guessed = SamplingSummary(), Ledger(), Counter[str]()
         self._price = generation_of(resolved).sources[0].price
@@ -174,7 +176,9 @@ class SampleRun:
             with ExitStack() as stack:
                 stack.enter_context(self._failures)
                 stack.enter_context(self._lost)
-                meter = stack.enter_context(SampleProgress(total, self._tally, hidden=self._quiet))
+                meter = stack.enter_context(
+                    SampleProgress(total, self._tally, hidden=self._quiet, what=self._what)
+                )
                 sampler.watch = meter.count
                 n = self._resolved.config.samples
                 all_ = sample_all(

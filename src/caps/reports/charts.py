@@ -340,7 +340,14 @@ def best_options(points: Sequence[Point]) -> list[int]:
 PLANE_LEFT, PLANE_HEIGHT, NAME = 48, 260, 18
 
 
-def plane(points: Sequence[Point], title: str, notes: Sequence[str] = ()) -> Drawing:
+def plane(
+    points: Sequence[Point],
+    title: str,
+    notes: Sequence[str] = (),
+    *,
+    axis: str = "tokens read by the judge per case",
+    unit: str = "tokens a case",
+) -> Drawing:
     """Draw accuracy against tokens as numbered points, named below; a line joins the Pareto front."""
     best = best_options(points)
     drawn, top = heading(title, [*notes, _key(points, best)])
@@ -356,7 +363,7 @@ def plane(points: Sequence[Point], title: str, notes: Sequence[str] = ()) -> Dra
         upward,
         [(share, f"{number(100 * share, 1)} %") for share in shares],
         [(tokens, brief(tokens)) for tokens in ticks(0, most) if tokens <= most * 1.05],
-        "tokens read by the judge per case",
+        axis,
         left=PLANE_LEFT,
         right=WIDTH,
     )
@@ -372,10 +379,10 @@ def plane(points: Sequence[Point], title: str, notes: Sequence[str] = ()) -> Dra
         point, (x, y), kind = points[index], places[index], "best" if index in best else "behind"
         ring = [el("circle", cx=x, cy=y, r=12.5, class_="ring")] if point.chosen else []
         words = (
-            f"{percent(point.share)} % ({span(point.low, point.high)}) for {number(point.tokens, 0)} tokens"
+            f"{percent(point.share)} % ({span(point.low, point.high)}) for {number(point.tokens, 0)} {unit}"
         )
         dot = el("circle", cx=x, cy=y, r=9, class_=f"dot {kind}")
-        drawn.append(hover(f"{point.label}: {words} a case", *ring, dot, _numeral(index, x, y, kind)))
+        drawn.append(hover(f"{point.label}: {words}", *ring, dot, _numeral(index, x, y, kind)))
         name_y = foot + NAME * index
         drawn.append(el("circle", cx=9, cy=name_y - 4, r=8, class_=f"dot {kind}"))
         drawn.append(_numeral(index, 9, name_y - 4, kind))

@@ -56,31 +56,22 @@ class Chapter:
     simulated: str | None = None
 
 
-def studies_page(title: str, about: str, chapters: Sequence[Chapter]) -> Page:
-    """The page of one or several studies: how to run it, what came out, then every table with its chart."""
-    several = len(chapters) > 1
-    body = page_head(title, el("p", about.strip(), class_="lead") if about.strip() else None)
-    if several:
-        links = [
-            el("li", el("a", chapter.title, href=f"#study-{place}")) for place, chapter in enumerate(chapters)
-        ]
-        body.append(el("ul", *links))
-    for place, chapter in enumerate(chapters):
-        if several:
-            body += [el("h2", chapter.title, id=f"study-{place}"), el("p", chapter.about.strip())]
-        body.append(el("pre", chapter.command, tabindex=0))
-        body += [listed(words)] if (words := list(_findings(chapter.tables))) else []
-        within = f"{chapter.title}: " if several else ""  # studies may have tables of the same name
-        body += [
-            _table_section(table, chapter.simulated, f"{within}{table.title}") for table in chapter.tables
-        ]
-    simulated = [chapter.simulated for chapter in chapters if chapter.simulated]
+def study_page(chapter: Chapter) -> Page:
+    """The page of a study: how to run it, what came out, then every table with its chart."""
+    about = chapter.about.strip()
+    body = page_head(chapter.title, el("p", about, class_="lead") if about else None)
     return Page(
-        title=f"{title} · caps report",
-        figures=body,
+        title=f"{chapter.title} · caps report",
+        figures=[*body, *_chapter_body(chapter)],
         footer=footer(),
-        status="simulated" if simulated else "",
+        status="simulated" if chapter.simulated else "",
     )
+
+
+def _chapter_body(chapter: Chapter) -> list[Html]:
+    body = [el("pre", chapter.command, tabindex=0)]
+    body += [listed(words)] if (words := list(_findings(chapter.tables))) else []
+    return body + [table_section(table, chapter.simulated, table.title) for table in chapter.tables]
 
 
 def _findings(tables: Sequence[Table]) -> Iterator[str]:
@@ -97,7 +88,8 @@ def _findings(tables: Sequence[Table]) -> Iterator[str]:
                 yield f"{table.title}, {column}: {label} is most often right, with {100 * share:.1f} %"
 
 
-def _table_section(table: Table, simulated: str | None, name: str) -> Html:
+def table_section(table: Table, simulated: str | None, name: str) -> Html:
+    """A table with its chart and remarks; `name` is what it is called for screen readers."""
     note = None
     if simulated is not None:
         beside = any(cell.published is not None for _, cells in table.rows for cell in cells)

@@ -14,7 +14,7 @@ from caps.judging.recorded import NOT_RECORDED, OTHER_TEXT, RecordedJudge, place
 from caps.session.resolve import Resolved
 from caps.session.session import Session, open_session
 from caps.studies.play import WORTH_PROCESSES, AnsweredAsk, Played, Step, Task, chunks_of, measure, play_task
-from caps.studies.results import Result, ResultFile, slug
+from caps.studies.results import AskedLine, Result, ResultFile, slug
 from caps.studies.suites import Shard, case_digest, pool_of, shuffled, suite_cases
 from caps.studies.tables import Book
 from caps.workers.child_python import map_in_processes
@@ -128,7 +128,8 @@ def result_of(step: Step, outcome: Outcome, digests: Mapping[str, str], *, recor
     result = measure(step, pool, played, malformed=outcome.ledger.malformed.total())
     result = replace(result, v1_characters=outcome.v1_characters, v1_tokens=outcome.v1_tokens)
     if not recorded:
-        return result
+        lines = [AskedLine.of(judged.ask, judged.ruling) for judged in outcome.judged]
+        return replace(result, asked=tuple(line for line in lines if line is not None))
     return replace(
         result,
         winner=places_of(case)[result.winner],

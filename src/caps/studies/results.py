@@ -17,12 +17,67 @@ from typing import IO, Any, NamedTuple, TypeAlias
 import msgspec
 
 from caps.core.errors import InputError
+from caps.core.types import Ask, Case, Group, Level, Pairing, Pick, Rating, Solo, Usage, Verdict
+from caps.datasets.verdicts import Recorded, text_digest
 from caps.files import FolderLock, append_file, file_errors, is_database, is_own_output, write_file
+from caps.judging.base import Ruling
 
 MARK = "study.json"
 
 Pair: TypeAlias = tuple[int, int]
 Unit: TypeAlias = tuple[str, int, str, str]
+
+
+class AskedLine(msgspec.Struct, frozen=True, array_like=True):
+    """What a judge answered, in few bytes: the ratings of a pair, a rating, or the best of several."""
+
+    shown: tuple[int, ...]
+    level: int
+    kind: str
+    values: tuple[float, ...]
+    tokens: int
+    output: int
+    draw: int = 0
+    cause: str | None = None
+
+    @classmethod
+    def of(cls, ask: Ask, ruling: Ruling) -> "AskedLine | None":
+        """The line of an answered ask."""
+        answer = ruling.answer
+        values: tuple[float, ...]
+        if isinstance(answer, Verdict) and isinstance(ask, Pairing):
+            kind, values = ask.dialect, (answer.a, answer.b)
+        elif isinstance(answer, Rating):
+            kind, values = "rating", (answer.value,)
+        elif isinstance(answer, Pick):
+            kind, values = "best", (answer.winner,)
+        else:
+            return None
+        usages = [attempt.usage for attempt in ruling.attempts]
+        read, written = sum(usage.prompt for usage in usages), sum(usage.output for usage in usages)
+        return cls(ask.entrants, int(ask.level), kind, values, read, written, ask.draw, ruling.malformed)
+
+    def recorded(self, case: Case, judge: str) -> Recorded:
+        """The same as a recorded verdict on a case."""
+        level, first = Level(self.level), self.values[0]
+        ask: Ask
+        answer: Verdict | Rating | Pick
+        if self.kind == "rating":
+            ask, answer = Solo(self.shown[0], level, self.draw), Rating(first)
+        elif self.kind == "best":
+            ask, answer = Group(self.shown, level, self.draw), Pick(int(first))
+        else:
+            ask = Pairing(self.shown[0], self.shown[1], level, self.draw, self.kind)
+            answer = Verdict(first, self.values[1])
+        return Recorded(
+            case=case.id,
+            judge=judge,
+            ask=ask,
+            answer=answer,
+            texts=tuple(text_digest(case.candidates[place].text) for place in self.shown),
+            usage=Usage(self.tokens, self.output),
+            cause=self.cause,
+        )
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +118,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     silent: Mapping[str, int] | None = None  # reasons for its unanswered asks
     v1_characters: float = 0.0  # that V1-Infer would read
     v1_tokens: float | None = None  # the same as the judge counts it; None if it was asked nothing
+    asked: tuple[AskedLine, ...] = ()  # of a model
 
     @property
     def unit(self) -> Unit:

@@ -34,7 +34,7 @@ class Suite(Table, frozen=True):
     `recorded` verdicts and whose they are, stand in for the study's own judge, and `judge` for single
     settings of it: the room for a reply, say. `views` stand in for those of the profile. With `shuffle`,
     every seed puts the candidates into another order before a real or recorded judge sees them. `domain` is
-    that of cases that state none.
+    that of cases that state none. Suites of the paper name the `benchmark` and the `preset` of their model.
     """
 
     name: str
@@ -42,6 +42,8 @@ class Suite(Table, frozen=True):
     n: int | None = None
     problems: int | None = None
     get: str = ""
+    benchmark: str = ""
+    preset: str = ""
     domain: str | None = None
     profile: str | None = None
     model: str | None = None
@@ -133,21 +135,6 @@ class Study:
         return self.path.stem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collection:
-    """Several studies that are run one after another and reported on one page."""
-
-    path: Path
-    title: str
-    studies: tuple[Study, ...]
-    about: str = ""
-
-    @property
-    def name(self) -> str:
-        """The file's name without its ending."""
-        return self.path.stem
-
-
 class StudyFile(Table, frozen=True):
     """A study as its file describes it; a suite or strategy may be its name alone."""
 
@@ -167,14 +154,6 @@ class SuitesFile(Table, frozen=True):
     """A file of suites that several studies share."""
 
     suites: list[dict[str, Any]]
-
-
-class CollectionFile(Table, frozen=True):
-    """A file that names the files of several studies."""
-
-    title: str
-    studies: list[str]
-    about: str = ""
 
 
 # Simulated suites: the flat settings of a study file, divided into pools, judge and strata
@@ -273,20 +252,6 @@ NOT_OF_THE_JUDGE = (
     "strategy", "settings", "seed", "calibrate", "profile", "views", "domain", "journal", "engine",
 )  # fmt: skip
 _FILE_NAME = re.compile(r"[\w.-]{1,100}")
-
-
-def load_studies(path: Path, data: Path | None = None) -> Study | Collection:
-    """Read a file that describes a study, or names the files of several under `studies`."""
-    values = read_toml(path)
-    if "studies" not in values:
-        return load_study(path, data)
-    place = Place(str(path))
-    listed = read_table(values, CollectionFile, place)
-    files = [path.parent / name for name in listed.studies]
-    if not files or len({file.stem for file in files}) < len(files):
-        raise place.at("studies").error("must be names of files, each another one")
-    studies = tuple(load_study(file, data) for file in files)
-    return Collection(path=path, title=listed.title, about=listed.about, studies=studies)
 
 
 def load_study(path: Path, data: Path | None = None) -> Study:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from caps.core.errors import InputError
+from caps.costs.prices import Price
 from caps.journal.maintenance import measured_output
 from caps.session.resolve import Resolved
 from caps.studies.bench import Bench
@@ -29,12 +30,14 @@ class StudyForecast:
     unpriced: tuple[str, ...] = ()
 
 
-def forecast_study(benches: Iterable[Bench], *, limit: int | None) -> StudyForecast:
+def forecast_study(
+    benches: Iterable[Bench], *, limit: int | None, total: StudyForecast | None = None
+) -> StudyForecast:
     """Forecast what is missing in some studies; what they play alike is counted once.
 
     It is more than will be paid: strategies share replies where they ask the same.
     """
-    total, known = StudyForecast(), set[tuple[object, ...]]()
+    total, known = total or StudyForecast(), set[tuple[object, ...]]()
     for bench in benches:
         for shard in bench.shards:
             if shard.resolved is None or not shard.resolved.asks_model:
@@ -43,6 +46,26 @@ def forecast_study(benches: Iterable[Bench], *, limit: int | None) -> StudyForec
             if counts:
                 _add(total, shard, shard.resolved, counts, limit)
     return total
+
+
+def add_calls(
+    total: StudyForecast, resolved: Resolved, calls: float, read: float, *, reply: float | None = None
+) -> None:
+    """Add calls of a judge that read so many tokens; `reply` is the length of a reply, if it is known."""
+    written = calls * (reply or _assumed(resolved))
+    total.calls += calls
+    total.read += read
+    total.written += written
+    total.assumed = total.assumed or reply is None
+    add_price(total, resolved.price, resolved.judge_name, read, written)
+
+
+def add_price(total: StudyForecast, price: Price | None, model: str, read: float, written: float) -> None:
+    """Add what tokens cost, or the name of a model without a price."""
+    if price is not None:
+        total.dollars += price.of(round(read), round(written))
+    elif model not in total.unpriced:
+        total.unpriced = (*total.unpriced, model)
 
 
 def _missing(bench: Bench, shard: Shard, known: set[tuple[object, ...]]) -> dict[str, int]:
@@ -60,7 +83,7 @@ def _add(
     total: StudyForecast, shard: Shard, resolved: Resolved, counts: dict[str, int], limit: int | None
 ) -> None:
     strategies = {step.method: step.strategy for step in shard.steps if step.method in counts}
-    task = PlanSettings(
+    settings = PlanSettings(
         tuple(strategies.values()),
         resolved.templates,
         resolved.config.profile,
@@ -68,22 +91,11 @@ def _add(
         shard.steps[0].seed,
     )
     sample = islice(suite_cases(shard.suite, limit), SAMPLE)
-    price, reply = resolved.price, _reply(resolved)
-    for method, found in zip(strategies, plan_cases(sample, task), strict=True):
-        if not found.cases:
-            continue
-        share = counts[method] / found.cases
-        calls, read = found.calls.mean, found.tokens.mean
-        written = calls * (reply or _assumed(resolved))
-        total.calls += share * calls
-        total.read += share * read
-        total.written += share * written
-        if price is not None:
-            total.dollars += share * price.of(round(read), round(written))
-    total.assumed = total.assumed or reply is None
-    model = resolved.judge_name
-    if price is None and model not in total.unpriced:
-        total.unpriced = (*total.unpriced, model)
+    reply = _reply(resolved)
+    for method, found in zip(strategies, plan_cases(sample, settings), strict=True):
+        if found.cases:
+            share = counts[method] / found.cases
+            add_calls(total, resolved, share * found.calls.mean, share * found.tokens.mean, reply=reply)
 
 
 def _reply(resolved: Resolved) -> float | None:

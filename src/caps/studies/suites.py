@@ -1,6 +1,6 @@
 """Suites of a study: cases with N labelled candidates, grouped with the methods to run on them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
@@ -152,15 +152,6 @@ def narrowed(study: Study, only: str | None) -> Study:
     return replace(study, tables=(table,), suites=tuple(suites), methods=tuple(methods))
 
 
-def narrowed_studies(studies: Sequence[Study], only: str | None) -> list[Study]:
-    """The parts of several studies that one table of theirs needs."""
-    holding = [one for one in studies if only is None or only in {table.name for table in one.tables}]
-    if not holding:
-        names = [table.name for one in studies for table in one.tables]
-        raise SettingError(f"--only {only!r}: {nearest(str(only), names)}tables are {', '.join(names)}")
-    return [narrowed(one, only) for one in holding]
-
-
 def with_domain(study: Study, name: str) -> Study:
     """The study with this domain for all cases that state none."""
     return replace(study, suites=tuple(msgspec.structs.replace(suite, domain=name) for suite in study.suites))
@@ -172,11 +163,10 @@ def shards_of(
     limit: int | None,
     resolve_for: ResolveFor | None,
     skipped: Callable[[Suite], object],
-    optional: bool = False,
 ) -> list[Shard]:
     """The shards of a study, simulated without `resolve_for`; suites without a file are skipped.
 
-    A study without any file is an error unless it is `optional`.
+    A study without any file is an error.
     """
     shards: list[Shard] = []
     for suite in study.suites:
@@ -191,7 +181,7 @@ def shards_of(
         else:
             cases = tuple((case.id, case_digest(case)) for case in suite_cases(suite, limit))
         shards += _shards(study, suite, cases, resolve_for)
-    if not shards and not optional:
+    if not shards:
         raise InputError(
             f"{study.path}: none of its suites has a file of cases; create the files, or use --simulate"
         )
