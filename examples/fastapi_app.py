@@ -80,7 +80,7 @@ async def best(question: Question, request: Request) -> Answer:
 async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of the work; if the client leaves first, the work and its judge calls are cancelled."""
     working = asyncio.create_task(work)
-    leaving = asyncio.create_task(request.receive())  # after the body comes only that the client has left
+    leaving = asyncio.ensure_future(request.receive())  # after the body comes only that the client has left
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():

@@ -48,7 +48,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count
-from typing import Any, TypeVar, Unpack, get_type_hints
+from typing import Any, Protocol, TypeVar, Unpack, get_type_hints
 
 from caps.config import Keys, RunConfig, find_option, options
 from caps.config.sources import read_environment, refuse_misspelt_variables
@@ -104,6 +104,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 CaseLike = Case | Mapping[str, Any]
 
 
+class _HasColumns(Protocol):
+    @property
+    def columns(self) -> Any: ...
+
+
+class _HasColumnNames(Protocol):
+    @property
+    def column_names(self) -> Any: ...
+
+
+Table = _HasColumns | _HasColumnNames  # of pandas or Polars; of Arrow or Hugging Face datasets
+
+
 @dataclass(frozen=True, slots=True)
 class Solved:
     """The answer to a question: the text and final answer of the winner, its case, and the costs."""
@@ -157,7 +170,7 @@ class Client:
 
     async def stream(
         self,
-        cases: Iterable[CaseLike] | Any,
+        cases: Iterable[CaseLike] | Table,
         *,
         group_by: str | None = None,
         map: Mapping[str, str] | str | None = None,  # noqa: A002  (the name of the option)
@@ -173,7 +186,7 @@ class Client:
 
     async def select_many(
         self,
-        cases: Iterable[CaseLike] | Any,
+        cases: Iterable[CaseLike] | Table,
         *,
         group_by: str | None = None,
         map: Mapping[str, str] | str | None = None,  # noqa: A002  (the name of the option)
@@ -321,7 +334,7 @@ def best_sync(
 
 @_with_explicit_signature
 async def stream(
-    cases: Iterable[CaseLike] | Any, **keywords: Unpack[ManyOptions]
+    cases: Iterable[CaseLike] | Table, **keywords: Unpack[ManyOptions]
 ) -> AsyncGenerator[Selected, None]:
     """Choose in all cases and yield each result as soon as it is known, in the order in which they end.
 
@@ -341,7 +354,7 @@ async def stream(
 
 
 @_with_explicit_signature
-async def select_many(cases: Iterable[CaseLike] | Any, **keywords: Unpack[ManyOptions]) -> list[Selected]:
+async def select_many(cases: Iterable[CaseLike] | Table, **keywords: Unpack[ManyOptions]) -> list[Selected]:
     """Choose in all cases at the same time; the results are in the order of the cases.
 
     `cases` may also be a data frame of pandas or Polars, an Arrow table or a Hugging Face dataset. A row is a
@@ -360,7 +373,7 @@ async def select_many(cases: Iterable[CaseLike] | Any, **keywords: Unpack[ManyOp
 
 
 @_with_explicit_signature
-def select_many_sync(cases: Iterable[CaseLike] | Any, **keywords: Unpack[ManyOptions]) -> list[Selected]:
+def select_many_sync(cases: Iterable[CaseLike] | Table, **keywords: Unpack[ManyOptions]) -> list[Selected]:
     """`select_many` for code that is not async; works inside a notebook's running loop too."""
     return _run_sync(lambda: select_many(cases, **keywords))
 
@@ -558,9 +571,7 @@ class _CallLog:
 
 
 @_errors_in_python()
-def _source(
-    cases: Iterable[CaseLike] | Any, group_by: str | None, fields: Mapping[str, str] | str | None
-) -> "_Source":
+def _source(cases: Any, group_by: str | None, fields: Mapping[str, str] | str | None) -> "_Source":
     """The cases of a call; a table, or rows that are to be grouped or renamed, is read as a file would be."""
     rows = frame_rows(cases)
     if rows is None and group_by is None and not fields:
