@@ -131,7 +131,7 @@ def look(path: Path, opened: dict[str, float]) -> Iterator[tuple[str, float, flo
         yield timed("open", lambda: page.goto(path.as_uri()))
         opened["seconds"] = page.evaluate(_USABLE) / 1000
         opened["megabytes"] = metric("JSHeapUsedSize") / 1e6
-        yield timed("filter: wrong", lambda: _click(page, r"^wrong"))
+        yield timed("filter: missed", lambda: _click(page, r"^missed"))
         yield timed("filter: all", lambda: _click(page, r"^all"))
         yield timed("next page", lambda: page.get_by_role("button", name="Next rows").click())
         yield timed("sort by tokens", lambda: _click(page, r"^tokens read$"))
