@@ -1,9 +1,8 @@
-"""Accuracy and tokens of `posterior` beside the others, how sure it is, and what if; all verdicts SIMULATED.
+"""Accuracy and tokens of `posterior` beside the others, and how sure it is; all verdicts SIMULATED.
 
     python benchmarks/beyond.py                        made-up pools: the front, and where it loses
     python benchmarks/beyond.py --cases A.jsonl B.gz   labelled cases; --findings J looks into them first
     python benchmarks/beyond.py --calibration          how sure, how right; fitted on the other half
-    python benchmarks/beyond.py --wrong                what happens where the assumptions are false
 
 `posterior` is not told what the judge is worth; `measured` has it estimated from other problems, as `caps
 diagnose` does. Intervals are paired bootstraps over problems. What `--keep DIR` holds is not played again.
@@ -18,16 +17,16 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-from beyond_played import APART, Played, contests, ours, paired, rivals, simulated, worse_by_chance
+from beyond_played import VOTES, Played, contests, ours, paired, rivals, simulated, worse_by_chance
 from beyond_pools import Pools, imagined, read
 from beyond_sure import calibration
-from beyond_wrong import wrong
 
 from caps.core.play import Strategy
 from caps.strategies.posterior import Posterior
 
 EFFORTS = ("low", "high")
 ROUNDS = (2, 4)
+AGAINST = ("v1-infer", "tests, listwise", VOTES)
 
 
 def cell(pools: Pools, judge: tuple[float, float], given: argparse.Namespace) -> dict[str, Played]:
@@ -48,12 +47,25 @@ def cell(pools: Pools, judge: tuple[float, float], given: argparse.Namespace) ->
     return played
 
 
-def front(cells: Sequence[Mapping[str, Played]]) -> list[str]:
-    """Means over pools: right in per cent, and tokens in per cent of V1-Infer's."""
-    mean = {
-        name: (fmean(c[name].right for c in cells), fmean(c[name].share for c in cells)) for name in cells[0]
-    }
-    return ["  " + ", ".join(f"{name} {right:.1f} at {share:.0f} %" for name, (right, share) in mean.items())]
+def table(cells: Mapping[str, Mapping[str, Played]]) -> list[str]:
+    """Right in per cent by pool, then means over pools; and `posterior` less others with 95 % intervals."""
+    pools = [f"{name} ({len(set(cell['posterior'].column('problem')))})" for name, cell in cells.items()]
+    heads = ["strategy", *pools, "mean", "calls", "tokens %", "rounds"]
+    rows = [heads, ["---"] * len(heads)]
+    for name in next(iter(cells.values())):
+        played = [cell[name] for cell in cells.values()]
+        right = [one.right for one in played]
+        means = [fmean(right), *(fmean(one.column(x).mean() for one in played) for x in ("asks", "rounds"))]
+        share = fmean(one.share for one in played)
+        figures = [*right, means[0], means[1], share, means[2]]
+        rows.append([f"`{name}`", *(f"{figure:.1f}" for figure in figures)])
+    for rival in AGAINST:
+        gaps = [paired(cell["posterior"], cell[rival]) for cell in cells.values()]
+        half = sum(((high - low) / 2) ** 2 for _, low, high in gaps) ** 0.5 / len(gaps)
+        shown = [f"{gap:+.1f} ±{(high - low) / 2:.1f}" for gap, low, high in gaps]
+        shown.append(f"{fmean(gap for gap, *_ in gaps):+.1f} ±{half:.1f}")
+        rows.append([f"less `{rival}`", *shown, "", "", ""])
+    return ["| " + " | ".join(row) + " |" for row in rows]
 
 
 def max_usage(cells: Mapping[tuple[str, str], Mapping[str, Played]]) -> list[str]:
@@ -80,23 +92,6 @@ def max_usage(cells: Mapping[tuple[str, str], Mapping[str, Played]]) -> list[str
     return lines
 
 
-def programs(cells: Mapping[str, Mapping[str, Played]], names: Sequence[str]) -> list[str]:
-    """The mean over pools of programs against the cascade that leaves failing ones out."""
-    some = [cells[name] for name in names if name in cells]
-    if not some:
-        return []
-    gaps = [paired(cell["posterior"], cell[APART]) for cell in some]
-    spread = sum(((high - low) / 3.92) ** 2 for _, low, high in gaps) ** 0.5 / len(gaps)
-    middle = fmean(gap for gap, *_ in gaps)
-    figures = ", ".join(
-        f"{name} {fmean(c[name].right for c in some):.1f} at {fmean(c[name].share for c in some):.0f} %"
-        for name in ("posterior", APART)
-    )
-    return [
-        f"  programs: {figures}: {middle:+.1f} [{middle - 1.96 * spread:+.1f}, {middle + 1.96 * spread:+.1f}]"
-    ]
-
-
 def grid(everything: Sequence[Pools], given: argparse.Namespace) -> None:
     """All pools against all judges."""
     judges = list(product(given.accuracy, given.shared))
@@ -109,9 +104,7 @@ def grid(everything: Sequence[Pools], given: argparse.Namespace) -> None:
         for judge in judges:
             cells = {pools.name: waiting[pools.name, judge].result() for pools in everything}
             print(f"simulated judge {100 * judge[0]:.0f} %, shared bias {judge[1]:g}")
-            print("\n".join([*front(list(cells.values())), *programs(cells, given.programs)]))
-            for name, one in cells.items():
-                print("\n".join(_pool_line(name, one)), flush=True)
+            print("\n".join(table(cells)), flush=True)
             everyone |= {(f"{100 * judge[0]:.0f} %, {judge[1]:g}", name): one for name, one in cells.items()}
         print("\n".join(max_usage(everyone)))
 
@@ -119,12 +112,6 @@ def grid(everything: Sequence[Pools], given: argparse.Namespace) -> None:
 def _at_most(pools: Pools, limit: int) -> Pools:
     step = max(1, -(-len(pools.merged) // limit))
     return Pools(pools.name, pools.merged[::step], pools.apart[::step])
-
-
-def _pool_line(name: str, cell: Mapping[str, Played]) -> list[str]:
-    some = ("tests-first", "pointwise", "caps-r", APART, "v1-infer", "posterior")
-    figures = ", ".join(f"{one} {cell[one].right:.1f} at {cell[one].share:.0f}" for one in some)
-    return [f"    {name}: {figures}; ECE {cell['posterior'].error:.3f}, Brier {cell['posterior'].brier:.3f}"]
 
 
 def main() -> None:
@@ -148,13 +135,9 @@ def main() -> None:
         "--spread", action="store_true", help="calibration: spread over the file, not its first"
     )
     options.add_argument("--plot", help="calibration: begin of the names of reliability plots")
-    options.add_argument("--wrong", action="store_true", help="false assumptions")
     options.add_argument("--limits", action="store_true", help="also other efforts and few rounds")
     options.add_argument(
         "--limit", type=int, default=10_000, help="problems of a pool at most, spread evenly"
-    )
-    options.add_argument(
-        "--programs", nargs="*", default=[], help="names of pools of programs, for their mean"
     )
     options.add_argument("--keep", help="folder for what was played")
     options.add_argument("--processes", type=int, default=2)
@@ -165,7 +148,7 @@ def main() -> None:
     pools = [_at_most(one, given.limit) for one in pools]
     if given.odd:
         pools = [Pools(one.name, one.merged[1::2], one.apart[1::2]) for one in pools]
-    run = calibration if given.calibration else wrong if given.wrong else grid
+    run = calibration if given.calibration else grid
     run(pools, given)
 
 

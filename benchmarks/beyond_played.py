@@ -13,7 +13,7 @@ from beyond_pools import Pools
 from caps.core.contest import Contest
 from caps.core.play import Play, Strategy
 from caps.core.settings import settings_of
-from caps.core.types import Answer, Ask, Entrant, Pairing, Selection, Verdict
+from caps.core.types import Entrant, Selection
 from caps.judging.simulated import JudgeModel, SimulatedJudge, judge_of
 from caps.session.parts import make_strategy
 from caps.strategies.dedup import enter
@@ -22,8 +22,9 @@ from caps.strategies.posterior import Posterior
 from caps.studies.diagnosis import estimated
 from caps.studies.simulation import LabelledPool
 
-COLUMNS = ("problem", "right", "tokens", "v1", "asks", "sure")
+COLUMNS = ("problem", "right", "tokens", "v1", "asks", "sure", "rounds")
 APART = "caps-r, tests"  # as `caps select` runs it on programs: told apart by syntax, failing ones left out
+VOTES = "votes and tests"
 Array = np.ndarray  # type: ignore[type-arg]
 
 
@@ -54,6 +55,7 @@ def rivals() -> dict[str, Strategy]:
         **{name: make_strategy(name) for name in names},
         APART: make_strategy("caps-r", {"shortlist": "tests"}),
         "tests, listwise": TestsThenListwise(),
+        VOTES: Posterior(e1_high=0.5, e1_low=0.5, e2_high=0.5, e2_low=0.5),
     }
 
 
@@ -73,18 +75,6 @@ class TestsThenListwise:
                 chosen: Selection = end.value
                 return replace(chosen, order=(*chosen.order, *others), scores={})
             answers = yield replace(round_, ranking=(*round_.ranking, *others))
-
-
-class Hostile:
-    """A judge under the spell of one wrong candidate, which wins every game for sure."""
-
-    def __init__(self, judge: SimulatedJudge, charmer: int | None) -> None:
-        self._judge, self._charmer = judge, charmer
-
-    def answer(self, ask: Ask) -> Answer:
-        if isinstance(ask, Pairing) and self._charmer in ask.entrants:
-            return Verdict(9, 3) if ask.a == self._charmer else Verdict(3, 9)
-        return self._judge.answer(ask)
 
 
 @dataclass(frozen=True)
@@ -129,7 +119,6 @@ def contests(
     seeds: int,
     each: int,
     *,
-    hostile: bool = False,
     apart: Collection[str] = (APART,),
 ) -> dict[str, Played]:
     """Play every strategy; each problem meets `each` of the judge seeds, other problems other ones.
@@ -138,23 +127,22 @@ def contests(
     """
     rows: dict[str, list[list[float]]] = {name: [] for name in strategies}
     for merged, by_syntax in zip(pools.merged, pools.apart, strict=True):
-        wrong = [one.id for one, right in zip(merged.entrants, merged.correct, strict=True) if not right]
         for turn in range(each):
             seed = (7 * merged.number + turn * max(1, seeds // each)) % seeds
             judge = SimulatedJudge(model, merged.entrants, merged.correct, seed=seed, case=merged.number)
-            charmed = Hostile(judge, wrong[seed % len(wrong)] if hostile and wrong else None)
             for name, strategy in strategies.items():
-                rows[name].append(_play(by_syntax if name in apart else merged, strategy, charmed, seed))
+                rows[name].append(_play(by_syntax if name in apart else merged, strategy, judge, seed))
     return {name: Played(np.array(found)) for name, found in rows.items()}
 
 
-def _play(pool: LabelledPool, strategy: Strategy, judge: Hostile, seed: int) -> list[float]:
+def _play(pool: LabelledPool, strategy: Strategy, judge: SimulatedJudge, seed: int) -> list[float]:
     contest = Contest(strategy, pool.entrants, seed=f"{seed}/{pool.number}").play(judge.answer)
     asks = [ask for turn in contest.transcript for ask in turn.round.asks]
     chosen, tokens = contest.selection, sum(map(pool.tokens, asks))
     right = {one.id: right for one, right in zip(pool.entrants, pool.correct, strict=True)}[chosen.winner]
     whole = 3 * len(pool.entrants) * (pool.overhead + 2 * fmean(one.sizes[2] for one in pool.entrants))
-    return [pool.number, right, tokens, whole, len(asks), chosen.facts.get("probability", math.nan)]
+    sure, rounds = chosen.facts.get("probability", math.nan), len(contest.transcript)
+    return [pool.number, right, tokens, whole, len(asks), sure, rounds]
 
 
 def calibration_error(sure: Array, right: Array) -> float:

@@ -59,19 +59,3 @@ async def _looked_into(path: str, n: int, journal: str | None) -> list[Case]:
         return [await findings.find(case) for case in cases]
     finally:
         await findings.close()
-
-
-def split(pool: LabelledPool) -> LabelledPool | None:
-    """The right cluster in two halves of different signature, as if equal answers had not been recognised."""
-    right = [one.id for one, label in zip(pool.entrants, pool.correct, strict=True) if label]
-    if len(right) < 2:
-        return None
-    entrants = tuple(
-        replace(one, signature="other form") if one.id in right[::2] else one for one in pool.entrants
-    )
-    return replace(pool, entrants=entrants)
-
-
-def hopeless(pool: LabelledPool) -> LabelledPool:
-    """The same votes, and nothing is right."""
-    return replace(pool, correct=(False,) * len(pool.correct))
