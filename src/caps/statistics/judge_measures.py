@@ -52,7 +52,7 @@ def fit_profile(
 ) -> tuple[JudgeProfile, tuple[str, ...]]:
     """The profile of a judge, and the names of the fields that were not measured.
 
-    Every case counts the same, and the profile at the start like `PRIOR_CASES` of them.
+    Verdicts count equally, and the profile at the start like those of `PRIOR_CASES` cases.
     """
     fields: dict[str, float] = {}
     cases = by_case(observations)
@@ -74,9 +74,13 @@ def fit_profile(
 
 
 def _shrunk(cases: Sequence[Sequence[float]], start: float) -> float:
-    """The mean of the means of cases, with `PRIOR_CASES` more that have the value at the start."""
-    means = [fmean(own) for own in cases if own]
-    return (sum(means) + PRIOR_CASES * start) / (len(means) + PRIOR_CASES)
+    """The mean of all values and of `PRIOR_CASES` more cases of usual size that have the value `start`."""
+    values = [value for case in cases for value in case]
+    if not values:
+        return start
+    counted = sum(1 for case in cases if case)
+    before = PRIOR_CASES * len(values) / counted
+    return (sum(values) + before * start) / (len(values) + before)
 
 
 CHANCE = 0.5
