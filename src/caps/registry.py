@@ -74,7 +74,7 @@ _STRATEGIES = {
         "caps.strategies.caps:CAPS_R", "the cascade with rescue, the published CAPS", f"{PAPER}, §3.3"
     ),
     "caps-plus": Entry(
-        "caps.strategies.caps:CAPS_PLUS", "the cascade with its rough edges mended", "docs/design/0002"
+        "caps.strategies.caps:CAPS_PLUS", "the cascade with known issues fixed", "docs/design/0002"
     ),
     "no-rescue": Entry("caps.strategies.caps:Caps", "ablation: CAPS-R without rescue", f"{PAPER}, Tab. 6"),
     "no-dedup": Entry(

@@ -75,7 +75,7 @@ Pairs = Annotated[
         "--pairs",
         min=1,
         metavar="N",
-        help="Most pairs to ask, four calls each.",
+        help="Maximum number of pairs, four calls each.",
         rich_help_panel=STRATEGY,
     ),
 ]

@@ -516,7 +516,7 @@ ShardOption = Annotated[
         "--shard",
         metavar="K/N",
         parser=Shard.parse,
-        help="Take only every N-th case, from case K on; its results are in a folder of --out.",
+        help="Play only every N-th case, starting with case K; --out gets a folder for each shard.",
         rich_help_panel=FILES,
     ),
 ]

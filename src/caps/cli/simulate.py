@@ -166,7 +166,7 @@ def simulate(
             "--partial-tokens",
             min=0,
             metavar="TOKENS",
-            help="Most tokens of a partial view.",
+            help="Maximum tokens of a partial view.",
             rich_help_panel=ADVANCED,
         ),
     ] = 250,

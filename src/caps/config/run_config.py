@@ -147,7 +147,7 @@ class RunConfig:
         "probabilities) or auto.", "asking", metavar="MODE", choices=("verbal", "logprobs", "auto"),
     )  # fmt: skip
     max_tokens: int = option(
-        4096, "Most tokens that the judge may write in one reply.", "asking", metavar="TOKENS", least=1,
+        4096, "Maximum length of a judge's reply, in tokens.", "asking", metavar="TOKENS", least=1,
         per_judge="max_tokens",
     )  # fmt: skip
     judge_temperature: float = option(
@@ -157,7 +157,7 @@ class RunConfig:
     reply: str | None = option(
         None,
         "Form of the judge's replies: free (it may explain), tags (the bare verdict), json (an object with "
-        "reasoning and verdict), or auto: json or tags if the server holds replies to them. choice, "
+        "reasoning and verdict), or auto: json or tags if the server supports them. choice, "
         "guided-choice and regex name one server's way of tags. Default: tags for the small embedded model, "
         "else free.", "asking", metavar="FORM", choices=("auto", *REPLIES), per_judge="reply",
     )  # fmt: skip
@@ -203,7 +203,7 @@ class RunConfig:
         "strategy", per_request=True,
     )  # fmt: skip
     explain: bool = switch(
-        "Add to each result what moved its probability: votes, findings and verdicts (posterior).",
+        "Add to each result what changed its probability: votes, findings and verdicts (posterior).",
         "strategy", per_request=True, decides=False,
     )  # fmt: skip
     judge_profile: str | None = option(
@@ -234,7 +234,7 @@ class RunConfig:
     )  # fmt: skip
     write_tests: int = option(
         0,
-        "Have the model write this many tests for each problem, and count how far programs agree with them.",
+        "Let the model write this many tests for each problem, and use them as evidence about programs.",
         "findings", metavar="K", least=0, most=20,
     )  # fmt: skip
     sandbox: str = option(
@@ -257,7 +257,7 @@ class RunConfig:
         per_request=True, main=True,
     )  # fmt: skip
     max_n: int = option(
-        32, "Most answers to generate with --n auto.", "generation", metavar="N", least=1, per_request=True
+        32, "Maximum number of answers with --n auto.", "generation", metavar="N", least=1, per_request=True
     )
     target: float = option(
         0.95, "With --n auto: stop when the best answer is this likely to be right.", "generation",
@@ -316,7 +316,7 @@ class RunConfig:
         decides=False,
     )  # fmt: skip
     max_connections: int | Literal["auto"] = option(
-        "auto", "Most concurrent calls to one server: a number, or auto.", "performance", metavar="N",
+        "auto", "Maximum number of concurrent calls to one server, or auto.", "performance", metavar="N",
         decides=False, main=True,
     )  # fmt: skip
     warm_prefix: str = option(
@@ -341,7 +341,7 @@ class RunConfig:
     )  # fmt: skip
     context_tokens: int | None = option(
         None,
-        "Context of the judge in tokens, prompt and reply; longer views are cut. Default: as it reports.",
+        "Context length of the judge in tokens; longer views are shortened. Default: as its server reports.",
         "context", metavar="TOKENS", least=256,
     )  # fmt: skip
     threads: int | None = option(
@@ -370,27 +370,27 @@ class RunConfig:
         advanced=True, per_judge="price_cached", decides=False,
     )  # fmt: skip
     budget_tokens: int | None = option(
-        None, "Most tokens that one case may use.", "budget", metavar="TOKENS", least=0, per_request=True,
+        None, "Maximum tokens for each case.", "budget", metavar="TOKENS", least=0, per_request=True,
         decides=False, main=True,
     )  # fmt: skip
     budget_usd: float | None = option(
-        None, "Most US dollars that one case may cost.", "budget", metavar="USD", least=0, decides=False,
+        None, "Maximum cost of each case in US dollars.", "budget", metavar="USD", least=0, decides=False,
         main=True,
     )  # fmt: skip
     budget_seconds: float | None = option(
-        None, "Most seconds that one case may take.", "budget seconds", aliases=("seconds",),
+        None, "Maximum seconds for each case.", "budget seconds", aliases=("seconds",),
         metavar="SECONDS", least=0, per_request=True, decides=False,
     )  # fmt: skip
     budget_total_tokens: int | None = option(
-        None, "Most tokens that the whole run may use.", "total budget", metavar="TOKENS", least=0,
+        None, "Maximum tokens for the whole run.", "total budget", metavar="TOKENS", least=0,
         decides=False,
     )  # fmt: skip
     budget_total_usd: float | None = option(
-        None, "Most US dollars that the whole run may cost.", "total budget", metavar="USD", least=0,
+        None, "Maximum cost of the whole run in US dollars.", "total budget", metavar="USD", least=0,
         decides=False,
     )  # fmt: skip
     budget_total_seconds: float | None = option(
-        None, "Most seconds that the whole run may take.", "total budget seconds", metavar="SECONDS",
+        None, "Maximum seconds for the whole run.", "total budget seconds", metavar="SECONDS",
         least=0, decides=False,
     )  # fmt: skip
 

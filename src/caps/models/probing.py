@@ -121,7 +121,7 @@ async def _held_reply(
         form = await find_reply(model, where.model, wanted, extra=extra, paid=paid)
         if form is None and stated != "auto":
             raise MissingFeatureError(
-                f"{shown_address(where.base_url)} holds replies to no form of {stated}: it refuses or "
+                f"{shown_address(where.base_url)} supports no form of {stated}: it refuses or "
                 "ignores the field; use --reply free, or auto"
             )
         wanted = (form,) if form else ()

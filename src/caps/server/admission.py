@@ -20,25 +20,27 @@ class Limits:
     At the time limit a request gets the best answer so far; at any other, an error.
     """
 
-    max_samples: int = setting(32, "most samples per request, or candidates per case", least=1)
-    max_body: int = setting(16 * MIB, "most bytes of a request", least=1, unit="BYTES")
-    max_held: int = setting(512 * MIB, "most bytes of all requests in memory", least=1, unit="BYTES")
-    max_concurrent: int = setting(256, "most requests that run at the same time", least=1)
-    max_waiting: int = setting(1024, "most requests that wait to run", least=0)
+    max_samples: int = setting(32, "maximum number of samples per request, or candidates per case", least=1)
+    max_body: int = setting(16 * MIB, "maximum size of a request in bytes", least=1, unit="BYTES")
+    max_held: int = setting(
+        512 * MIB, "maximum size of all requests in memory, in bytes", least=1, unit="BYTES"
+    )
+    max_concurrent: int = setting(256, "maximum number of requests that run at the same time", least=1)
+    max_waiting: int = setting(1024, "maximum number of requests that wait to run", least=0)
     max_seconds: float = setting(
-        600.0, "most seconds per request, including its wait", least=0.1, unit="SECONDS"
+        600.0, "maximum seconds per request, including its wait", least=0.1, unit="SECONDS"
     )
     body_seconds: float = setting(
-        30.0, "most seconds in which a client must send a request", least=0.1, unit="SECONDS"
+        30.0, "maximum seconds for a client to send a request", least=0.1, unit="SECONDS"
     )
     max_judge_tokens: int = setting(
-        0, "most judge tokens per request, input and output; 0 means no limit", least=0, unit="TOKENS"
+        0, "maximum judge tokens per request, input and output; 0 means no limit", least=0, unit="TOKENS"
     )
     heartbeat: float = setting(10.0, "seconds between the heartbeats of a stream", least=0.01, unit="SECONDS")
     grace: float = setting(
         60.0, "seconds in which requests may finish after SIGTERM", least=1, unit="SECONDS"
     )
-    keep_last: int = setting(1000, "with --keep: most runs; the oldest are deleted", least=1)
+    keep_last: int = setting(1000, "with --keep: maximum number of runs; the oldest are deleted", least=1)
     recent: int = setting(
         0,
         "remember the last N requests with their answers, in memory, and show them on the page at /, to "
