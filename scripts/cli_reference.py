@@ -59,7 +59,8 @@ def section(command: Any, path: str, level: int) -> Iterator[str]:
             continue  # each has a section of its own
         rows = [row for row in all_rows if "--help" not in row[0]]
         if rows:
-            yield f"{heads}# {panel}{_anchor(prefix, f'panel {panel}')}\n"
+            title = f"{panel} of {path}" if prefix else panel  # a page has each name once
+            yield f"{heads}# {title}{_anchor(prefix, f'panel {panel}')}\n"
         for names, meaning in rows:
             yield f"{heads}## `{names}`{_anchor(prefix, names.split()[0].rstrip(','), names)}\n"
             yield _plain(meaning) + "\n"
