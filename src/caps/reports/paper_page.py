@@ -34,7 +34,7 @@ def paper_page(
     if simulated is not None:
         body.append(el("p", f"Simulated ({simulated}).", class_="simulated"))
     if standing is not None:
-        body.append(section(CHART, None, _chart(standing, simulated)))
+        body.append(section("Accuracy and cost", None, _chart(standing, simulated)))
     body.append(section("Tables", None, _contents(chapters)))
     for number, chapter in enumerate(chapters):
         for place, table in enumerate(chapter.tables):
