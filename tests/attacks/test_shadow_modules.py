@@ -120,6 +120,7 @@ WORDS = {
     "diagnose": [("cases.jsonl", *MODEL, "--pairs", "4")],
     "simulate": [("--problems", "1000", "--strategies", "majority", "--processes", "2")],
     "bench": [("study.toml", "--simulate", "--processes", "2")],
+    "reproduce": [("--simulate", "--limit", "1", "--benchmarks", "aime-2025", "--out", "paper")],
     "grade": [("cases.jsonl", "--output", "graded.jsonl")],
     "report": [("run",)],
     "replay": [("run",)],

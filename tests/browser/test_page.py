@@ -351,6 +351,9 @@ def serving_live(path):
 )
 def test_pictures_and_their_numbers_need_no_script_and_hostile_names_stay_names(visit, name, tables):
     page = visit(name, java_script_enabled=False, width=390)
+    folded = page.locator("main details:not([open]) > summary")
+    while folded.count():
+        folded.first.click()
     assert page.locator("svg.chart:visible").count() == page.locator(tables).count() >= 1
     assert "⟦U+202E⟧" in page.locator(tables).last.inner_text()
     assert page.locator("main script, main img, main style").count() == 0

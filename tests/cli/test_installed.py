@@ -34,6 +34,7 @@ ALONE = {
     "list": ("strategies", "caps-plus"),
     "plan": ("cases.jsonl --strategy caps", "token"),
     "replay": ("run", '"winner"'),
+    "reproduce": ("--simulate --limit 1 --benchmarks aime-2025 --out out", "Main results"),
     "report": ("run --case 'case 0' --json", '"case 0"'),
     "score": ("cases.jsonl --reward-api vllm-score {judge}", '"rm_score"'),
     "sample": ("problems.jsonl -n 2 {judge}", '"candidates"'),
