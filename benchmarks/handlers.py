@@ -3,7 +3,7 @@
 Selections a second, and milliseconds of the app's processor for each, which depend less on what else the
 machine does: with 1, 10 and 100 requests at a time to the app of `examples/fastapi_app.py`, which gets a
 route that calls `caps.best`. Three candidates, a judge in a process of its own that takes 20 ms a call. Both
-ways take turns; the median of the rounds counts. With --into, the table is written into a page.
+ways take turns; the median of the rounds counts.
 """
 
 import argparse
@@ -19,11 +19,13 @@ from statistics import median
 
 import aiohttp
 from endpoints import endpoint
-from peers.tables import insert
 
 ROOT = Path(__file__).parents[1]
 DELAY = 0.02
 CONCURRENT = (1, 10, 100)
+HEAD = """\
+| requests at a time | `client.best`, shared: a second | ms of the processor | `caps.best`, afresh: a second | ms of the processor |
+|---|---|---|---|---|"""  # noqa: E501
 WAYS = ("best", "afresh")
 APP = """
 import sys
@@ -93,19 +95,16 @@ async def wait_for(url: str) -> None:
                 await asyncio.sleep(0.1)
 
 
-async def measure(url: str, process: int, rounds: int, seconds: float) -> list[str]:
-    """The rows of the table."""
+async def measure(url: str, process: int, rounds: int, seconds: float) -> None:
+    """Print the rows of the table."""
     await wait_for(url)
-    rows = []
     for concurrent in CONCURRENT:
-        found: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
+        rates: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
         for _ in range(rounds):
             for way in WAYS:
-                found[way].append(await rate(f"{url}/{way}", process, concurrent, seconds))
-        cells = [f"{median(values):.1f}" for way in WAYS for values in zip(*found[way], strict=True)]
-        rows.append(f"| {concurrent} | {' | '.join(cells)} |")
-        print(rows[-1], flush=True)
-    return rows
+                rates[way].append(await rate(f"{url}/{way}", process, concurrent, seconds))
+        cells = [f"{median(values):.1f}" for way in WAYS for values in zip(*rates[way], strict=True)]
+        print(f"| {concurrent} | {' | '.join(cells)} |", flush=True)
 
 
 def main() -> None:
@@ -115,16 +114,10 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--seconds", type=float, default=4.0)
     options.add_argument("--port", type=int, default=8797)
-    options.add_argument("--into", type=Path, metavar="PAGE")
-    given = options.parse_args()
-    with endpoint(DELAY) as upstream, service(upstream, given.port) as (url, process):
-        rows = asyncio.run(measure(url, process, given.rounds, given.seconds))
-    head = (
-        "| requests at a time | `client.best`, shared: a second | ms of the processor "
-        "| `caps.best`, afresh: a second | ms of the processor |\n|---|---|---|---|---|"
-    )
-    if given.into:
-        insert(given.into, "handlers", "\n".join([head, *rows]))
+    words = options.parse_args()
+    print(HEAD, flush=True)
+    with endpoint(DELAY) as upstream, service(upstream, words.port) as (url, process):
+        asyncio.run(measure(url, process, words.rounds, words.seconds))
 
 
 if __name__ == "__main__":
