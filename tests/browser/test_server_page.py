@@ -48,8 +48,9 @@ def test_a_question_is_asked_followed_and_explained_and_the_api_described(served
     page.get_by_role("button", name="Ask").click()
     page.locator("#result .lead").wait_for()
     assert HOSTILE in page.locator("pre.answer").inner_text()
-    # How many samples come before it stops depends on the load of the machine.
-    assert re.search(r"(\d) of \d agree; not judged", page.locator("#result .lead").inner_text())
+    stated = re.search(r"(\d) of (\d) agree; not judged", page.locator("#result .lead").inner_text())
+    agree, samples = map(int, stated.groups())  # how many samples come before it stops depends on the load
+    assert samples / 2 < agree < samples, "two of three samples say 391"
     assert page.locator("#result svg circle").count() >= 1
     assert page.locator(".answers li").first.inner_text().startswith("391")
     page.locator("#requests details").wait_for()
