@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from caps.config import RunConfig
 from caps.core.contest import Contest
-from caps.core.errors import InputError, ModelError
+from caps.core.errors import InputError
 from caps.core.text import printable
 from caps.core.types import Candidate, Level, Selection
 from caps.costs.ledger import Ledger
@@ -180,8 +180,6 @@ def selected_of(outcome: Outcome, config: RunConfig, price: Price | None) -> Sel
     chosen, prepared = outcome.selection, outcome.prepared
     if chosen is None or prepared is None:
         words = outcome.failure or "nothing was selected"
-        if isinstance(outcome.error, ModelError):
-            words += f". The last error: {outcome.error}"
         line |= {"error": words}
         return Selected(outcome.name, None, "", None, outcome.ledger, None, words, usd, line)
     winner = prepared.case.candidates[chosen.winner]

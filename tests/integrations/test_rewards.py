@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import runpy
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,10 +14,7 @@ from caps.integrations.rewards import (
     GatheredRewards,
     GroupRewards,
     RewardError,
-    openrlhf_reward,
     relative_rewards,
-    verl_loop_reward,
-    verl_reward,
 )
 from caps.testing import ScriptedEndpoint, Status
 
@@ -108,51 +106,55 @@ def test_an_endpoint_that_refuses_everything_fails_the_step() -> None:
             reward(["p"] * 2, ["a", "b"])
 
 
-def test_verl_reads_the_prompt_from_extra_info() -> None:
-    compute_score = verl_reward(GroupRewards(judge=longer, journal=None, domain="general"))
+@pytest.fixture
+def trainers(monkeypatch) -> dict:
+    """The file that verl and OpenRLHF name, with a judge of its own and groups of three."""
+    functions = runpy.run_path("examples/integrations/verl_reward.py")
+    rewards = GroupRewards(judge=longer, journal=None, domain="general", scale="rank")
+    shared = functions["prompt_of"].__globals__
+    monkeypatch.setitem(shared, "rewards", rewards)
+    monkeypatch.setitem(shared, "gathered", GatheredRewards(rewards, 3))
+    return functions
+
+
+def test_verl_gets_rewards_of_whole_batches_and_reads_the_prompt_from_extra_info(trainers) -> None:
     infos = [{"question": "p", "index": 0}] * 3
-    found = compute_score(
-        data_sources=["d"] * 3, solution_strs=["a", "bbb", "a"], ground_truths=["1"] * 3, extra_infos=infos
-    )
+    found = trainers["compute_scores"](["d"] * 3, ["a", "bbb", "a"], ["1"] * 3, infos)
     assert found[1]["score"] > found[0]["score"] == found[2]["score"]
     with pytest.raises(RewardError, match="extra_info has no 'prompt'"):
-        compute_score(["d"], ["a"], ["1"], [{"index": 7}])
+        trainers["compute_scores"](["d"], ["a"], ["1"], [{"index": 7}])
 
 
-def test_completions_handed_over_one_at_a_time_wait_for_their_group(monkeypatch) -> None:
-    reward = GroupRewards(judge=longer, journal=None, domain="general")
-    compute_score = verl_loop_reward(reward, group_size=3)
-
+def test_completions_handed_over_one_at_a_time_wait_for_their_group(trainers) -> None:
     async def rollouts() -> list[dict[str, float]]:
         asked = [(question, text) for text in ("a", "bbb", "cc") for question in "pq"]
         return await asyncio.gather(
-            *(compute_score("d", text, "1", extra_info={"question": question}) for question, text in asked)
+            *(
+                trainers["compute_score"]("d", text, "1", extra_info={"question": question})
+                for question, text in asked
+            )
         )
 
     found = [one["score"] for one in asyncio.run(rollouts())]
-    assert sum(found[::2]) == pytest.approx(0)
-    assert found[2] == max(found[::2])
-    assert len(reward.steps) == 2  # one for each group
-
-    alone = GatheredRewards(reward, group_size=9, patience=0.0)
+    assert found == [-1.0, -1.0, 1.0, 1.0, 0.0, 0.0]
+    rewards = trainers["prompt_of"].__globals__["rewards"]
+    assert len(rewards.steps) == 2  # one for each group
+    alone = GatheredRewards(rewards, group_size=9, patience=0.0)
     assert alone.one("p", "a") == 0.0  # nothing came in time to compare it with
 
 
-def test_openrlhf_gets_tensors_of_the_completions_alone(monkeypatch) -> None:
+def test_openrlhf_gets_tensors_of_the_completions_alone(trainers, monkeypatch) -> None:
     class Tensors:  # the parts of torch that are used
         float32 = "float32"
         tensor = staticmethod(lambda values, dtype: list(values) if dtype else [])
 
     monkeypatch.setitem(sys.modules, "torch", Tensors)
-    reward = GroupRewards(judge=longer, journal=None, domain="general", scale="rank")
-    reward_func = openrlhf_reward(reward)
-    found = reward_func(["p a", "p bbb"], ["p ", "p "], ["", ""])
+    found = trainers["reward_func"](["p a", "p bbb"], ["p ", "p "], ["", ""])
     assert found["rewards"] == [-1.0, 1.0]
     assert found["scores"] == [0.0, 1.0]
     assert found["extra_logs"]["caps/judge_calls"] == [2.0, 2.0]  # both orders
-    with pytest.raises(RewardError, match="group_size"):
-        reward_func(["p a"], ["p "], [""])
-    one_by_one = openrlhf_reward(reward, group_size=2)
-    with ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(one_by_one, [f"p {text}"], ["p "], [""]) for text in ("a", "bbb")]
-        assert [one.result()["rewards"] for one in asked] == [[-1.0], [1.0]]
+    with ThreadPoolExecutor(3) as pool:
+        asked = [
+            pool.submit(trainers["reward_func"], [f"p {text}"], ["p "], [""]) for text in ("a", "bbb", "cc")
+        ]
+        assert [one.result()["rewards"] for one in asked] == [[-1.0], [1.0], [0.0]]

@@ -219,7 +219,8 @@ def test_a_server_that_refuses_the_form_in_the_middle_of_a_run_fails_the_case_al
         )  # fmt: skip
     (fine,) = map(json.loads, done.stdout.splitlines())
     assert (done.returncode, fine["id"], fine["malformed"]) == (1, "c1", 0)
-    assert "case 'c0': none of its 1 judge calls was answered: refused (1)" in done.stderr
+    failure = f"case 'c0': none of its 1 judge calls was answered: refused (1). The last error: {server.url} "
+    assert failure in " ".join(done.stderr.split())
 
 
 def test_an_unreadable_object_is_asked_for_again_and_counts_as_a_tie_in_the_end():

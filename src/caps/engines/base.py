@@ -36,8 +36,8 @@ class AskRuling(msgspec.Struct, frozen=True):
 class Outcome:
     """The result of a case: its contest or the reason why it failed, with all rulings and costs.
 
-    `error` is the last exception that left an ask unanswered, or failed the case. `v1_characters` are what
-    V1-Infer reads of it, `asked_characters` the prompts that the judge counted.
+    `error` is the last exception that left an ask unanswered, or failed the case. `v1_characters` counts what
+    V1-Infer reads of it, `asked_characters` the prompts whose tokens the judge counted.
     """
 
     number: int
@@ -321,4 +321,5 @@ class CaseRun:
             causes = ", ".join(
                 f"{cause} ({count})" for cause, count in self.outcome.ledger.unanswered.items()
             )
-            self.outcome.failure = f"none of its {len(judged)} judge calls was answered: {causes}"
+            last = "" if self.outcome.error is None else f". The last error: {self.outcome.error}"
+            self.outcome.failure = f"none of its {len(judged)} judge calls was answered: {causes}{last}"

@@ -8,7 +8,7 @@ GRPO compares the completions of a prompt with one another, so what it needs is 
 
 Equal completions get equal rewards and are judged once; how often one occurs does not change how good it is.
 The rewards of a group have the mean 0. A group without anything to compare has rewards of 0, and so no
-gradient. `verl_reward`, `verl_loop_reward` and `openrlhf_reward` have the signatures of those trainers.
+gradient. `GatheredRewards` is for trainers that hand over one completion at a time, as verl and OpenRLHF do.
 """
 
 import asyncio
@@ -16,13 +16,12 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import groupby
 from statistics import fmean, pstdev
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Any, Literal, NamedTuple, TypeAlias, Unpack
 
 from caps.api import ManyOptions, Selected, select_many, select_many_sync
 from caps.core.errors import CapsError, ModelError, SettingError
@@ -60,7 +59,7 @@ class StepCosts:
 
     def metrics(self) -> dict[str, float]:
         """The numbers under the names by which a trainer logs them."""
-        found = {
+        figures = {
             "judge_calls": self.judge_calls,
             "judge_calls_of_all_pairs": self.judge_calls / self.all_pairs if self.all_pairs else 0.0,
             "distinct_completions": self.distinct / self.completions if self.completions else 0.0,
@@ -69,7 +68,7 @@ class StepCosts:
             "failed_groups": self.failed_groups,
             "usd": self.usd,
         }
-        return {f"caps/{name}": float(value) for name, value in found.items() if value is not None}
+        return {f"caps/{name}": float(value) for name, value in figures.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,19 +158,10 @@ class GroupRewards:
             raise RewardError(f"{len(prompts)} prompts and {len(completions)} completions: must be as many")
         places: dict[object, list[int]] = {}
         for place, prompt in enumerate(prompts):
-            known = place // self._group_size if self._group_size else _key(prompt)
-            places.setdefault(known, []).append(place)
-        groups = [self._group(prompts[found[0]], found, completions) for found in places.values()]
+            key = place // self._group_size if self._group_size else _key(prompt)
+            places.setdefault(key, []).append(place)
+        groups = [_group(prompts[members[0]], members, completions) for members in places.values()]
         return groups, [one.case for one in _judged(groups)]
-
-    def _group(self, prompt: Text, places: Sequence[int], completions: Sequence[Text]) -> _Group:
-        texts: dict[str, int] = {}
-        for place in places:
-            texts.setdefault(completion_text(completions[place]).strip(), len(texts))
-        case: dict[str, Any] = {"problem": _problem(prompt), "candidates": list(texts)}
-        case["id"] = sha256(json.dumps([case["problem"], sorted(texts)]).encode()).hexdigest()[:16]
-        chosen = tuple(texts[completion_text(completions[place]).strip()] for place in places)
-        return _Group(case, tuple(places), chosen)
 
     def _finish(
         self,
@@ -209,8 +199,9 @@ class GroupRewards:
         log_metric: Callable[[str, float], object] | None,
     ) -> None:
         totals = [one.ledger.total() for one in results]
-        known = [one.usd for one in results if one.usd is not None]
-        costs = StepCosts(
+        spreads = [pstdev([rewards[place] for place in group.places]) for group in groups]
+        costs = [one.usd for one in results if one.usd is not None]
+        step = StepCosts(
             step=len(self.steps),
             groups=len(groups),
             completions=len(rewards),
@@ -219,19 +210,27 @@ class GroupRewards:
             all_pairs=sum(math.comb(one.distinct, 2) for one in groups),
             input_tokens=sum(one.billed for one in totals),
             output_tokens=sum(one.output for one in totals),
-            usd=sum(known) if known and len(known) == len(results) else None,
+            usd=sum(costs) if costs and len(costs) == len(results) else None,
             failed_groups=failed,
-            reward_std=fmean(pstdev([rewards[place] for place in one.places]) for one in groups)
-            if groups
-            else 0.0,
+            reward_std=fmean(spreads) if spreads else 0.0,
         )
-        self.steps.append(costs)
-        _log.info("caps rewards: %s", costs)
+        self.steps.append(step)
+        _log.info("caps rewards: %s", step)
         if self._log is not None:
-            self._log(costs)
+            self._log(step)
         if log_metric is not None:
-            for name, value in costs.metrics().items():
+            for name, value in step.metrics().items():
                 log_metric(name, value)
+
+
+def _group(prompt: Text, places: Sequence[int], completions: Sequence[Text]) -> _Group:
+    texts: dict[str, int] = {}
+    for place in places:
+        texts.setdefault(completion_text(completions[place]).strip(), len(texts))
+    case: dict[str, Any] = {"problem": _problem(prompt), "candidates": list(texts)}
+    case["id"] = sha256(json.dumps([case["problem"], sorted(texts)]).encode()).hexdigest()[:16]
+    chosen = tuple(texts[completion_text(completions[place]).strip()] for place in places)
+    return _Group(case, tuple(places), chosen)
 
 
 def relative_rewards(
@@ -249,16 +248,11 @@ def relative_rewards(
 
 def _ranks(scores: Sequence[float]) -> list[float]:
     """The ranks from -1 to 1; equal scores share the mean of theirs."""
-    found = [0.0] * len(scores)
-    passed = 0
-    by_score = sorted(range(len(scores)), key=lambda one: scores[one])
-    for _, equal in groupby(by_score, key=lambda one: scores[one]):
-        members = list(equal)
-        middle = passed + (len(members) - 1) / 2
-        for one in members:
-            found[one] = 2 * middle / (len(scores) - 1) - 1 if len(scores) > 1 else 0.0
-        passed += len(members)
-    return found
+    most = max(1, len(scores) - 1)
+    return [
+        (sum(other < score for other in scores) - sum(other > score for other in scores)) / most
+        for score in scores
+    ]
 
 
 def _all_failed(cases: Sequence[Mapping[str, Any]], error: ModelError) -> list[Selected]:
@@ -297,10 +291,10 @@ def _content(message: Mapping[str, Any]) -> str:
 
 
 class GatheredRewards:
-    """Rewards for trainers that hand over one completion at a time: each waits until its group is there.
+    """Rewards for trainers that hand over one completion at a time: each waits until its group is complete.
 
-    A group is judged when it has `group_size` completions, or with those that came within `patience` seconds
-    of the first to wait, since a trainer may drop some or send them to another process.
+    A group is judged when it has `group_size` completions, or `patience` seconds after the first with those
+    that have arrived: a trainer may drop some, or send them to another process.
     """
 
     def __init__(self, reward: GroupRewards, group_size: int, patience: float = 300.0) -> None:
@@ -308,152 +302,57 @@ class GatheredRewards:
             raise SettingError(f"group_size = {group_size!r}: must be at least 2")
         self._reward, self._size, self._patience = reward, group_size, patience
         self._lock = threading.Lock()
-        self._waiting: dict[str, list[tuple[Text, Text, Future[float]]]] = {}
+        self._waiting: dict[str, list[_Waiting]] = {}
 
     def one(self, prompt: Text, completion: Text) -> float:
         """The reward of a completion, for threads; blocks until its group is judged."""
-        future = self._add(prompt, completion)
-        try:
-            return future.result(self._patience)
-        except TimeoutError:
-            self._judge(self._take(_key(prompt), future))
-            return future.result()
+        return self._add(prompt, completion).result()
 
     async def compute_one(self, prompt: Text, completion: Text) -> float:
-        """The same for code that is async."""
-        future = self._add(prompt, completion)
-        waiting = asyncio.wrap_future(future)
-        done, _ = await asyncio.wait([waiting], timeout=self._patience)
-        if not done:
-            self._start(self._take(_key(prompt), future))
-        return await waiting
+        """The reward of a completion, for code that is async."""
+        return await asyncio.wrap_future(self._add(prompt, completion))
 
     def _add(self, prompt: Text, completion: Text) -> "Future[float]":
         future: Future[float] = Future()
-        future.set_running_or_notify_cancel()  # it is not cancelled with one of those who wait
+        future.set_running_or_notify_cancel()  # the group is judged even if a caller is cancelled
+        key = _key(prompt)
         with self._lock:
-            group = self._waiting.setdefault(_key(prompt), [])
-            group.append((prompt, completion, future))
-            full = self._waiting.pop(_key(prompt)) if len(group) == self._size else []
-        self._start(full)
+            group = self._waiting.setdefault(key, [])
+            group.append(_Waiting(prompt, completion, future))
+            is_first, is_full = len(group) == 1, len(group) == self._size
+            if is_full:
+                del self._waiting[key]
+        if is_first:
+            timer = threading.Timer(self._patience, self._judge_late, (key, group))
+            timer.daemon = True
+            timer.start()
+        if is_full:
+            threading.Thread(target=self._judge, args=(group,), daemon=True, name="caps rewards").start()
         return future
 
-    def _take(self, key: str, future: "Future[float]") -> list[tuple[Text, Text, "Future[float]"]]:
-        """The group of a future, unless it is being judged already."""
+    def _judge_late(self, key: str, group: "list[_Waiting]") -> None:
+        """Judge a group that is still incomplete."""
         with self._lock:
-            if all(one is not future for _, _, one in self._waiting.get(key, ())):
-                return []
-            group = self._waiting.pop(key)
+            if self._waiting.get(key) is not group:
+                return
+            del self._waiting[key]
         _log.warning("%d of %d completions came in time; they are judged alone", len(group), self._size)
-        return group
+        self._judge(group)
 
-    def _start(self, group: list[tuple[Text, Text, "Future[float]"]]) -> None:
-        if group:
-            threading.Thread(target=self._judge, args=(group,), daemon=True, name="caps rewards").start()
-
-    def _judge(self, group: list[tuple[Text, Text, "Future[float]"]]) -> None:
-        if not group:
-            return
-        prompts, completions, futures = zip(*group, strict=True)
+    def _judge(self, group: "list[_Waiting]") -> None:
         try:
-            values = self._reward(prompts, completions)
+            values = self._reward([one.prompt for one in group], [one.completion for one in group])
         except Exception as error:
-            for future in futures:
-                future.set_exception(error)
+            for one in group:
+                one.future.set_exception(error)
             return
-        for future, value in zip(futures, values, strict=True):
-            future.set_result(value)
+        for one, value in zip(group, values, strict=True):
+            one.future.set_result(value)
 
 
-def verl_reward(reward: GroupRewards) -> Callable[..., list[dict[str, float]]]:
-    """`compute_score` for the batch reward manager of verl (`reward_manager=batch`), which has whole batches.
+class _Waiting(NamedTuple):
+    """A completion that waits for its group, and the future of its reward."""
 
-    The judge reads the prompt, which verl does not pass on: it is read from `extra_info`, from the field
-    `prompt`, `question` or `raw_prompt`.
-    """
-
-    def compute_score(
-        data_sources: Sequence[str],  # noqa: ARG001
-        solution_strs: Sequence[str],
-        ground_truths: Sequence[object],  # noqa: ARG001
-        extra_infos: Sequence[Mapping[str, Any] | None],
-        **more: object,  # noqa: ARG001
-    ) -> list[dict[str, float]]:
-        prompts = [_verl_prompt(info or {}) for info in extra_infos]
-        return [{"score": value} for value in reward(prompts, list(solution_strs))]
-
-    return compute_score
-
-
-def verl_loop_reward(
-    reward: GroupRewards, group_size: int, patience: float = 300.0
-) -> Callable[..., Coroutine[Any, Any, dict[str, float]]]:
-    """`compute_score` for the reward loop of verl, which hands over one completion at a time.
-
-    `group_size` is `actor_rollout_ref.rollout.n`. The completions of a prompt must reach one process: set
-    the number of reward workers to 1.
-    """
-    gathered = GatheredRewards(reward, group_size, patience)
-
-    async def compute_score(
-        data_source: str,  # noqa: ARG001
-        solution_str: str,
-        ground_truth: object,  # noqa: ARG001
-        extra_info: Mapping[str, Any] | None = None,
-        **more: object,  # noqa: ARG001
-    ) -> dict[str, float]:
-        return {"score": await gathered.compute_one(_verl_prompt(extra_info or {}), solution_str)}
-
-    return compute_score
-
-
-def _verl_prompt(info: Mapping[str, Any]) -> Text:
-    for name in ("prompt", "question", "raw_prompt"):
-        value = info.get(name)
-        if isinstance(value, str) or (isinstance(value, Sequence) and value):
-            return value
-    raise RewardError(
-        "extra_info has no 'prompt' or 'question', which the judge must read: add it where you prepare the "
-        f"data (index {info.get('index')!r})"
-    )
-
-
-def openrlhf_reward(
-    reward: GroupRewards, group_size: int | None = None, patience: float = 300.0
-) -> Callable[..., dict[str, Any]]:
-    """`reward_func` of the file that OpenRLHF takes as `--remote_rm_url FILE.py`.
-
-    OpenRLHF 0.11 hands over one completion at a time, from a pool of threads: then give `group_size`, its
-    `--n_samples_per_prompt`, and each waits for its group. Earlier versions hand over batches.
-    """
-    gathered = None if group_size is None else GatheredRewards(reward, group_size, patience)
-
-    def reward_func(
-        queries: Sequence[str],
-        prompts: Sequence[str],
-        labels: Sequence[object] | None = None,  # noqa: ARG001
-        **more: object,  # noqa: ARG001
-    ) -> dict[str, Any]:
-        import torch  # noqa: PLC0415  (OpenRLHF needs tensors, nothing else here does)
-
-        completions = [
-            query[len(prompt) :] if query.startswith(prompt) else query
-            for query, prompt in zip(queries, prompts, strict=True)
-        ]
-        if len(completions) > 1:
-            found = reward(list(prompts), completions)
-        elif gathered is None:
-            raise RewardError(
-                "one completion alone has no relative reward: give openrlhf_reward a group_size"
-            )
-        else:
-            found = [gathered.one(prompts[0], completions[0])]
-        rewards = torch.tensor(found, dtype=torch.float32)
-        scores = torch.tensor([min(1.0, max(0.0, (value + 1) / 2)) for value in found], dtype=torch.float32)
-        logs = {
-            name: torch.tensor([number] * len(found), dtype=torch.float32)
-            for name, number in reward.steps[-1].metrics().items()
-        }
-        return {"rewards": rewards, "scores": scores, "extra_logs": logs}
-
-    return reward_func
+    prompt: Text
+    completion: Text
+    future: "Future[float]"
