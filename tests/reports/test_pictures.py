@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from caps.core.errors import InputError
 from caps.judging.simulated import PRESETS
-from caps.reports.charts import WIDTH, Bar, Point, bars, plane
+from caps.reports.charts import Point, plane
 from caps.reports.diagnosis import JudgeLabel, advice_words
 from caps.reports.diagnosis_page import (
     diagnosis_page,
@@ -54,12 +54,6 @@ def test_on_the_front_nothing_is_cheaper_and_no_worse_and_behind_it_everything_i
         twin = any(options[one] == (cost, value) for one in kept)
         assert twin != beaten
         assert not (beaten and place in kept)
-
-
-def test_a_bar_is_as_long_as_it_says_beside_one_that_is_much_longer():
-    drawn = bars([Bar("ours", "e1", 4, "4"), Bar("theirs", "other", 100, "100")], "Tokens")
-    widths = re.findall(r'width="([\d.]+)" height="14" rx="2" class="(?:e1|other)"', drawn.body)
-    assert [float(width) for width in widths] == pytest.approx([0.04 * WIDTH, WIDTH], abs=0.1)
 
 
 def test_points_of_a_crowd_are_numbered_and_named_in_order():

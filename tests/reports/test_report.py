@@ -10,15 +10,13 @@ import msgspec
 import pytest
 
 from caps.cli.report import _write, open_run, report
-from caps.core.contest import Contest
 from caps.core.errors import InputError
-from caps.core.types import Verdict
 from caps.reports import page as pages
 from caps.reports.answers import plain_formula
 from caps.reports.compare import compare_runs, comparison_page
 from caps.reports.html import join
 from caps.reports.page import StoredReceipts, pack_receipts, page_html
-from caps.reports.receipt import flips, receipt_of
+from caps.reports.receipt import receipt_of
 from caps.reports.receipt_page import headline
 from caps.reports.receipt_pictures import bracket
 from caps.reports.report import load_report
@@ -26,7 +24,6 @@ from caps.reports.run_page import case_page, receipt_line, receipts, run_page
 from caps.testing import case_line, spread
 from reports.test_html import read
 from support.pages import packed_data
-from support.playing import erratic, field_of, played
 from support.running import by_quality, run_cases
 
 NAMES = ("first", "second", "third")
@@ -151,7 +148,6 @@ def test_probabilities_of_a_receipt_are_those_of_the_run_and_each_verdict_is_a_s
     assert len(chosen.chances) == len(receipt.games) + 1 > 2
     assert chosen.chances[-1] == pytest.approx(line["probability"], abs=1e-3)
     assert receipt.influences[-1].probability == pytest.approx(chosen.chances[0])
-    assert all(flip.winner not in (None, receipt.winner) for flip in receipt.flips)
     told = read(join(headline(receipt))).text
     assert told.startswith(f"{line['winner']} was chosen among 16 different answers; ")
     assert f"{100 * line['probability']:.1f}\u00a0%\u00a0sure" in told
@@ -161,38 +157,6 @@ def test_short_formulas_become_plain_signs():
     assert plain_formula(r"\dfrac{3}{4}") == "3/4"
     assert plain_formula(r"$\sqrt{2}+\frac{\pi}{2}$") == "√(2)+(π)/(2)"
     assert plain_formula(r"90^\circ") == "90°"
-
-
-def test_a_flip_is_what_the_contest_would_have_made_of_it():
-    """Each verdict, reversed by hand and played on, changes the winner as reported, or is not reported."""
-    entrants = field_of(8)
-    judge = erratic(3)
-    contest = played("caps", entrants, judge)
-    reported = {(flip.game, flip.preferred): flip.winner for flip in flips_of(contest, entrants)}
-    asks = [ask for turn in contest.transcript for ask in turn.round.asks]
-    seen = set()
-    for number, ask in enumerate(asks):
-        verdict = judge(ask)
-        for other in [verdict.swapped()] if verdict.a != verdict.b else [Verdict(7, 5), Verdict(5, 7)]:
-            again = played(
-                "caps", entrants, lambda one, ask=ask, other=other: other if one == ask else judge(one)
-            )
-            known = all(
-                turn.round in [held.round for held in contest.transcript] for turn in again.transcript
-            )
-            key = (number, ask.a if other.a > other.b else ask.b)
-            if known:
-                assert reported.get(key, contest.selection.winner) == again.selection.winner
-                seen.add(key in reported)
-            else:
-                assert reported[key] is None
-    assert seen == {True, False}
-
-
-def flips_of(contest: Contest, entrants):
-    from caps.session.parts import make_strategy  # noqa: PLC0415
-
-    return flips(make_strategy("caps"), entrants, seed=0, contest=contest)
 
 
 def test_a_contest_cut_short_by_its_budget_tells_where_it_stopped(folder, tmp_path):

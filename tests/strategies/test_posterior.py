@@ -338,19 +338,3 @@ def test_sprint_looks_twice_at_low_games_only_among_the_last():
 def test_sprint_skips_partial_views_that_are_hardly_shorter():
     short = [Entrant(i, f"#{i}", (0, 90, 100)) for i in range(16)]
     assert {ask.level for ask in asks_of(played("sprint", short))} == {Level.FULL}
-
-
-@pytest.mark.parametrize("names", [SPLIT, None])
-@given(seed=st.integers(0, 10_000))
-@settings(max_examples=8)
-def test_what_would_have_followed_from_other_answers_is_what_playing_them_gives(names, seed):
-    strategy, field, luck = Posterior(), field_of(16, names), Random(seed)
-    contest = Contest(strategy, field)
-    while contest.pending is not None:
-        contest.answer([Verdict(luck.randint(1, 10), luck.randint(1, 10)) for _ in contest.pending.asks])
-    asks = [ask for turn in contest.transcript for ask in turn.round.asks]
-    answers = [answer for turn in contest.transcript for answer in turn.answers]
-    lists = [[*answers[:k], one.swapped(), *answers[k + 1 :]] for k, one in enumerate(answers)]
-    for others, found in zip(lists, strategy.suppose(field, asks, answers, lists), strict=True):
-        *_, last = strategy.follow(field, asks, others)
-        assert found == pytest.approx(last, abs=1e-12)

@@ -105,16 +105,6 @@ class Believing(Protocol):
         """The probability of each candidate before the first answer and after each."""
         ...
 
-    def suppose(
-        self,
-        entrants: Sequence[Entrant],
-        asks: Sequence[Ask],
-        answers: Sequence[Answer],
-        instead: Iterable[Sequence[Answer]],
-    ) -> Iterator[Mapping[int, float]]:
-        """The probabilities after all answers, for each list of answers of the same kinds given instead."""
-        ...
-
 
 def capabilities_of(strategy: object) -> Capabilities:
     """The declared capabilities of a strategy, or the defaults."""

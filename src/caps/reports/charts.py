@@ -1,11 +1,11 @@
-"""Charts as SVG: bars, reliability, intervals, accuracy against tokens, panels of figures.
+"""Charts as SVG: reliability, intervals, accuracy against tokens.
 
 One look for all pages and files. A chart is drawn once, narrow enough to be read on a phone, and scales with
 its box. Labels stand above their bars, names below their plane; marks carry their values as tooltips, and
 every chart is described in words for screen readers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from textwrap import wrap
@@ -149,35 +149,6 @@ def axes(
 
 
 ROW = 46  # height of a row with its label above it
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A labelled length with its CSS class; `note` is the length in words."""
-
-    label: str
-    kind: str
-    length: float
-    note: str
-
-
-def bars(rows: Sequence[Bar], title: str) -> Drawing:
-    """Draw horizontal bars from zero, all on one scale."""
-    longest = max((row.length for row in rows), default=0) or 1
-    drawn = []
-    for place, row in enumerate(rows):
-        y, width = ROW * place, WIDTH * row.length / longest
-        drawn.append(
-            _named(
-                row.label,
-                row.note,
-                y,
-                el("rect", x=0, y=y + 18, width=WIDTH, height=14, rx=2, class_="rail"),
-                el("rect", x=0, y=y + 18, width=max(width, 1), height=14, rx=2, class_=row.kind),
-            )
-        )
-    about = "; ".join(f"{row.label}: {row.note}" for row in rows)
-    return Drawing(join(drawn), ROW * len(rows), title, about)
 
 
 def _named(name: str, value: str, y: float, *drawn: Html) -> Html:
@@ -406,158 +377,3 @@ def _key(points: Sequence[Point], best: Sequence[int]) -> str:
     parts = ["filled and joined: no other is both cheaper and better"] if len(best) < len(points) else []
     parts += ["ringed: recommended"] if any(point.chosen for point in points) else []
     return "; ".join(parts).capitalize() + "." if parts else ""
-
-
-# Panels of figures, and lines: for studies and benchmarks.
-
-KINDS = 7  # colours; shapes repeat later, so that combinations repeat late
-PANEL_ROW, PANEL_SERIES = 26, 15
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PanelCell:
-    """A figure with its interval, and a published one to compare it with; None is unknown."""
-
-    ours: float | None = None
-    low: float | None = None
-    high: float | None = None
-    paper: float | None = None
-
-    @property
-    def values(self) -> list[float]:
-        """All values that must fit on the scale."""
-        return [value for value in (self.ours, self.low, self.high, self.paper) if value is not None]
-
-    def words(self, unit: str) -> str:
-        """The figure with its interval and the published one."""
-        words = f"{number(self.ours, 2)}{f' {unit}' if unit else ''}"
-        if self.low is not None and self.high is not None and self.high > self.low:
-            words += f" ({number(self.low, 2)} to {number(self.high, 2)})"
-        return words if self.paper is None else f"{words}; published {number(self.paper, 2)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """One scale with its unit and series; a series has a figure or None for every row."""
-
-    title: str
-    unit: str
-    series: Mapping[str, Sequence[PanelCell | None]]
-
-
-def panels(shown: Sequence[Panel], rows: Sequence[str], title: str, notes: Sequence[str] = ()) -> Drawing:
-    """Draw one panel per metric, one below the other; hollow marks are published figures."""
-    names = list(dict.fromkeys(name for panel in shown for name in panel.series))
-    cells = [
-        cell for panel in shown for series in panel.series.values() for cell in series if cell is not None
-    ]
-    hollow = "Hollow: the published figure." if any(cell.paper is not None for cell in cells) else ""
-    drawn, top = heading(title, [*notes, hollow])
-    left = min(max(text_width(row) for row in rows) + 14, 0.4 * WIDTH)
-    legend, top = _legend(names, top)
-    for panel in shown:
-        inner, top = _panel(panel, rows, names, left=left, top=top)
-        drawn += inner
-    about = "; ".join(
-        f"{panel.title}{f' of {name}' if name else ''}, {row}: {cell.words(panel.unit)}"
-        for panel in shown
-        for name, series in panel.series.items()
-        for row, cell in zip(rows, series, strict=True)
-        if cell is not None
-    )
-    return Drawing(join([*drawn, *legend]), top, title, about)
-
-
-def _panel(
-    panel: Panel, rows: Sequence[str], names: Sequence[str], *, left: float, top: float
-) -> tuple[list[Html], float]:
-    values = [value for series in panel.series.values() for cell in series if cell for value in cell.values]
-    low, high = min(values, default=0.0), max(values, default=1.0)
-    if low >= 0 and low < 0.5 * high:  # a scale from zero, unless it would hide all differences
-        low = 0.0
-    marks = ticks(low, high if high > low else low + 1)
-    across = Scale(marks[0], marks[-1], left + 6, WIDTH - 20)
-    unit = f" ({panel.unit})" if panel.unit and panel.unit not in panel.title else ""
-    drawn = [label(f"{panel.title}{unit}", left, top + 20, "head won")]
-    top += 30
-    step = max(PANEL_ROW, PANEL_SERIES * len(panel.series) + 6)
-    foot = top + step * len(rows)
-    for value in marks:
-        drawn.append(line(f"M{across.at(value):g} {top:g}V{foot:g}", "grid"))
-        drawn.append(label(brief(value), across.at(value), foot + 17, anchor="middle"))
-    for place, row in enumerate(rows):
-        middle = top + step * (place + 0.5)
-        if place:
-            drawn.append(line(f"M0 {middle - step / 2:g}H{WIDTH}", "grid"))
-        drawn.append(label(fitted(row, left - 12), left - 10, middle + 4, "who", "end"))
-        for index, (name, series) in enumerate(panel.series.items()):
-            cell = series[place]
-            if cell is not None and cell.values:
-                y = middle + PANEL_SERIES * (index - (len(panel.series) - 1) / 2)
-                words = f"{row}{f', {name}' if name else ''}: {cell.words(panel.unit)}"
-                drawn.append(hover(words, *_cell_marks(cell, across, y, names.index(name))))
-    return drawn, foot + 24
-
-
-def _cell_marks(cell: PanelCell, across: Scale, y: float, kind: int) -> list[Html]:
-    drawn, class_ = list[Html](), f"s{kind % KINDS}"
-    if cell.low is not None and cell.high is not None and cell.high > cell.low:
-        drawn.append(line(f"M{across.at(cell.low):g} {y:g}H{across.at(cell.high):g}", f"bar-{class_}"))
-    if cell.paper is not None:
-        drawn.append(shape(across.at(cell.paper), y, f"paper-{class_}", kind))
-    if cell.ours is not None:
-        drawn.append(shape(across.at(cell.ours), y, class_, kind))
-    return drawn
-
-
-def shape(x: float, y: float, class_: str, kind: int) -> Html:
-    """Draw a mark whose shape tells series apart without colour: circle, square, diamond, triangle, cross."""
-    if kind % 5 == 0:
-        return el("circle", cx=x, cy=y, r=4.5, class_=class_)
-    path = {
-        1: f"M{x - 4:g} {y - 4:g}h8v8h-8z",
-        2: f"M{x:g} {y - 5.5:g}l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
-        3: f"M{x:g} {y - 5:g}l5 9h-10z",
-        4: f"M{x - 5:g} {y - 1.7:g}h3.3v-3.3h3.4v3.3h3.3v3.4h-3.3v3.3h-3.4v-3.3h-3.3z",
-    }[kind % 5]
-    return line(path, class_)
-
-
-def _legend(names: Sequence[str], top: float) -> tuple[list[Html], float]:
-    drawn, x, y = list[Html](), 0.0, top + 10
-    for kind, name in enumerate(names):
-        if not name:
-            continue
-        words = fitted(name, WIDTH - 24)
-        if x and x + text_width(words) + 24 > WIDTH:
-            x, y = 0.0, y + 20
-        drawn.append(shape(x + 6, y, f"s{kind % KINDS}", kind))
-        drawn.append(label(words, x + 17, y + 4, "who"))
-        x += text_width(words) + 34
-    return drawn, y + 14 if drawn else top
-
-
-def lines(series: Mapping[str, Sequence[tuple[float, float]]], title: str, *, across_name: str) -> Drawing:
-    """Draw values over sizes that double or grow tenfold: the horizontal axis is logarithmic."""
-    drawn, top = heading(title, ())
-    values = [value for points in series.values() for value in points]
-    sizes = sorted({x for x, _ in values})
-    up = ticks(0, max(y for _, y in values) or 1)
-    left = max(text_width(brief(value), SMALL) for value in up) + 12
-    across = Scale(log10(sizes[0]), log10(sizes[-1]) or 1, left + 10, WIDTH - 24)
-    upward = Scale(0, up[-1], top + 210, top + 12)
-    columns = [(log10(size), brief(size)) for size in sizes]
-    rows = [(value, brief(value)) for value in up]
-    drawn += axes(across, upward, rows, columns, across_name, left=left, right=WIDTH)
-    for kind, (name, points) in enumerate(series.items()):
-        spots = [(across.at(log10(x)), upward.at(y)) for x, y in points]
-        drawn.append(line(joined(spots), f"line-s{kind % KINDS}"))
-        for (size, value), (x, y) in zip(points, spots, strict=True):
-            words = f"{name}, {brief(size)} {across_name}: {number(value, 2)}"
-            drawn.append(hover(words, shape(x, y, f"s{kind % KINDS}", kind)))
-    legend, foot = _legend(list(series), upward.start + 46)
-    about = "; ".join(
-        f"{name}: " + ", ".join(f"{number(y, 2)} at {brief(x)}" for x, y in points)
-        for name, points in series.items()
-    )
-    return Drawing(join([*drawn, *legend]), foot, title, about)

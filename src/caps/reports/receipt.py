@@ -1,12 +1,11 @@
-"""Receipts: how a case was decided, as data: judge calls, answers, prompts, replies, decisive verdicts."""
+"""Receipts: how a case was decided, as data: judge calls, answers, prompts, replies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from caps.core.contest import Contest
 from caps.core.errors import CapsError
-from caps.core.play import Believing, Explaining, Strategy
+from caps.core.play import Believing, Explaining
 from caps.core.types import (
     Answer,
     Ask,
@@ -19,7 +18,6 @@ from caps.core.types import (
     RoundKind,
     Unanswered,
     Verdict,
-    verdict_of,
 )
 from caps.engines.base import CaseRun
 from caps.journal.records import request_key
@@ -33,7 +31,6 @@ from caps.runs.result_lines import Line, answer_of, ask_of, opinions_of
 from caps.runs.summary import group_by_ask, malformed_cause
 
 UNANSWERED = "not answered"  # the stage of questions without an answer
-MAX_FLIPS = 64  # verdicts reversed in one contest
 CLOSE = 2e-3  # probabilities in result lines are rounded
 
 
@@ -173,15 +170,6 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
-    """A reversed verdict and the winner it leads to; None if the judge was never asked what follows."""
-
-    game: int
-    preferred: int
-    winner: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Receipt:
     """How a case was decided: its result line, and what the run and its journal add to it.
 
@@ -196,7 +184,6 @@ class Receipt:
     names: tuple[str, ...] = ()  # the answer of each candidate, where it is short; else empty
     gold: str = ""  # the reference answer
     influences: tuple[Influence, ...] = ()  # what moved the probability of the chosen candidate
-    flips: tuple[Flip, ...] | None = None
     rescue_gap: float | None = None
     stopped: str | None = None
     whole: bool = False
@@ -311,58 +298,13 @@ def _score(standing: Standing | None) -> float:
     return 0.0 if standing is None or standing.score is None else standing.score
 
 
-def flips(strategy: Strategy, entrants: Sequence[Entrant], *, seed: str, contest: Contest) -> list[Flip]:
-    """Find single verdicts that, reversed, change the winner or leave it open, by replaying the contest.
-
-    A contest that was stopped early has none.
-    """
-    if contest.stopped is not None:
-        return []
-    turns = contest.transcript
-    asks = [ask for turn in turns for ask in turn.round.asks]
-    answers = [answer for turn in turns for answer in turn.answers]
-    recorded = dict(zip(asks, answers, strict=True))
-    decisive = []
-    for number, ask, other in _reversals(asks, answers):
-        winner = _winner(strategy, entrants, seed, {**recorded, ask: other})
-        if winner != contest.selection.winner:
-            decisive.append(Flip(number, ask.a if other.a > other.b else ask.b, winner))
-    return decisive
-
-
-def _reversals(asks: Sequence[Ask], answers: Sequence[Answer]) -> Iterator[tuple[int, Pairing, Verdict]]:
-    """Yield each verdict reversed, with its number; a tie is reversed in two ways."""
-    for number, (ask, answer) in enumerate(zip(asks[:MAX_FLIPS], answers, strict=False)):
-        if isinstance(ask, Pairing) and isinstance(answer, Verdict):
-            ways = (
-                (answer.swapped(),)
-                if answer.a != answer.b
-                else (verdict_of("A", "LOW"), verdict_of("B", "LOW"))
-            )
-            yield from ((number, ask, other) for other in ways)
-
-
-def _winner(
-    strategy: Strategy, entrants: Sequence[Entrant], seed: str, recorded: dict[Ask, Answer]
-) -> int | None:
-    contest = Contest(strategy, entrants, seed=seed)
-    while round_ := contest.pending:
-        answers = [recorded[ask] for ask in round_.asks if ask in recorded]
-        if len(answers) < len(round_.asks):
-            return None
-        contest.answer(answers)
-    return contest.selection.winner
-
-
 def receipt_of(
     run: RebuiltRun,
     line: Line,
     prepared: PreparedCase | None,
-    *,
-    with_flips: bool = True,
     games: list[Asked] | None = None,
 ) -> Receipt:
-    """Create the receipt of a result line; `with_flips` looks for decisive verdicts.
+    """Create the receipt of a result line.
 
     Where the strategy gives probabilities, the recorded answers suffice; other contests are replayed. `games`
     are those of the case, if they are known.
@@ -381,11 +323,11 @@ def receipt_of(
     )
     if "winner" not in line:
         return receipt
-    believed = _with_beliefs(receipt, run.strategy, entrants, games, with_flips=with_flips)
+    believed = _with_beliefs(receipt, run.strategy, entrants, games)
     if believed is not None:
         return believed
     play = run.play(prepared)
-    return receipt if play is None else _with_contest(receipt, run, play, games, with_flips=with_flips)
+    return receipt if play is None else _with_contest(receipt, play, games)
 
 
 def _from_line(line: Line, case: Case | None, games: Sequence[Asked]) -> Receipt:
@@ -451,12 +393,7 @@ def _gold(case: Case) -> str:
 
 
 def _with_beliefs(
-    receipt: Receipt,
-    strategy: object,
-    entrants: Sequence[Entrant],
-    games: Sequence[Asked],
-    *,
-    with_flips: bool,
+    receipt: Receipt, strategy: object, entrants: Sequence[Entrant], games: Sequence[Asked]
 ) -> Receipt | None:
     """Add how the probabilities moved, from the recorded answers; None for a strategy without them."""
     line, winner = receipt.line, receipt.line["winner"]
@@ -479,13 +416,12 @@ def _with_beliefs(
     missing = tuple(asked.game for asked in games if asked.answer is None)
     stages = (Stage("ask", answered), Stage(UNANSWERED, missing))
     influences: tuple[Influence, ...] = ()
-    if with_flips and isinstance(strategy, Explaining):
+    if isinstance(strategy, Explaining):
         influences = strategy.explain(entrants, (), winner)  # before the judge; `groups` has what follows
     return replace(
         receipt,
         stages=tuple(stage for stage in stages if stage.games),
         answers=tuple(groups),
-        flips=_believed_flips(strategy, entrants, asks, answers, winner) if with_flips else None,
         influences=influences,
         whole=True,
     )
@@ -499,27 +435,9 @@ def _likeliest(chances: Sequence[Mapping[int, float]], members: Sequence[int]) -
     return tuple([max([step[member] for member in members]) for step in chances])
 
 
-def _believed_flips(
-    strategy: Believing, entrants: Sequence[Entrant], asks: list[Ask], answers: list[Answer], winner: int
-) -> tuple[Flip, ...]:
-    """Find single verdicts that, reversed, make another candidate the likeliest, all others unchanged."""
-    others = list(_reversals(asks, answers))
-    instead = ([*answers[:number], other, *answers[number + 1 :]] for number, _, other in others)
-    changed = []
-    for (number, ask, other), last in zip(
-        others, strategy.suppose(entrants, asks, answers, instead), strict=True
-    ):
-        best = max(sorted(last), key=lambda candidate: (round(last[candidate], 9), candidate == winner))
-        if best != winner:
-            changed.append(Flip(number, ask.a if other.a > other.b else ask.b, best))
-    return tuple(changed)
-
-
-def _with_contest(
-    receipt: Receipt, run: RebuiltRun, play: CaseRun, games: Sequence[Asked], *, with_flips: bool
-) -> Receipt:
+def _with_contest(receipt: Receipt, play: CaseRun, games: Sequence[Asked]) -> Receipt:
     """Add the rounds of a replayed contest and how far each candidate came."""
-    contest, prepared = play.contest, play.prepared
+    contest = play.contest
     game_of = {asked.ask: asked.game for asked in games}
     stages = []
     rounds = [turn.round for turn in contest.transcript]
@@ -531,10 +449,6 @@ def _with_contest(
     fates = _fates(receipt, stages)
     if game_of:
         stages.append(Stage(UNANSWERED, tuple(game_of.values())))
-    decisive = None
-    if with_flips and run.strategy is not None:
-        seed = f"{run.file.config.seed}/{prepared.case.id}"
-        decisive = tuple(flips(run.strategy, prepared.evidence.entrants, seed=seed, contest=contest))
     return replace(
         receipt,
         stages=tuple(stages),
@@ -543,7 +457,6 @@ def _with_contest(
         ),
         rescue_gap=contest.selection.facts.get("rescue_gap"),
         stopped=contest.stopped,
-        flips=decisive,
         whole=True,
     )
 

@@ -21,7 +21,6 @@ from caps.reports.receipt_pictures import (
     BRACKET,
     MATRIX,
     STEPS,
-    TIMELINE,
     TONES,
     bracket,
     describe,
@@ -32,7 +31,6 @@ from caps.reports.receipt_pictures import (
     matrix,
     name_of,
     steps,
-    timeline,
     verdicts_about,
 )
 from caps.runs.result_lines import sureness
@@ -71,7 +69,6 @@ def receipt_view(receipt: Receipt, exchanges: Sequence[GameExchange], case: Case
         _picture(receipt, described),
         _influences(receipt),
         _timeline(receipt),
-        _flips(receipt),
         _games(receipt, described, exchanges),
         class_="receipt",
     )
@@ -421,8 +418,8 @@ def _influences(receipt: Receipt) -> Html | None:
 
 def _timeline(receipt: Receipt) -> Html | None:
     """The story of a question with adaptive sampling: samples, probability and tokens over time."""
-    drawn = timeline(receipt)
-    if drawn is None:
+    story, fixed = receipt.line.get("story"), receipt.line.get("fixed_16")
+    if not story:
         return None
     heads = ("after", "what came", "samples", "leads", "probability", "generation", "judging")
     rows = [
@@ -434,7 +431,7 @@ def _timeline(receipt: Receipt) -> Html | None:
             "–" if step["probability"] is None else share(step["probability"]),
             *("{:,} + {:,}".format(*step[name]) for name in ("generation", "judging")),
         )
-        for step in receipt.line["story"]
+        for step in story
     ]
     spent = [
         f"{generator['model']}: {plural(generator['samples'], 'sample')}, "
@@ -443,46 +440,10 @@ def _timeline(receipt: Receipt) -> Html | None:
         + (" (estimated)" if generator["tokens"]["estimated"] else "")
         for generator in receipt.line.get("generators") or ()
     ]
-    fixed = receipt.line.get("fixed_16")
     if fixed is not None:
         cost = "" if fixed["usd"] is None else f", {dollars(fixed['usd'])}"
         spent.append(f"16 samples would have written about {fixed['output']:,} tokens{cost}")
-    return join(
-        [
-            _figure("Timeline", TIMELINE, drawn),
-            *(el("p", words, class_="note") for words in spent),
-            fold("All steps", table(heads, rows, "the steps")),
-        ]
-    )
-
-
-def _flips(receipt: Receipt) -> Html | None:
-    """Single verdicts that would have changed the winner."""
-    if receipt.flips is None or all(len(game.shown) != 2 for game in receipt.games):
-        return None
-    changed = [(flip, flip.winner) for flip in receipt.flips if flip.winner is not None]
-    deciding = {flip.game for flip, _ in changed}  # a tie can be reversed in two ways
-    unknown = len({flip.game for flip in receipt.flips} - deciding)
-    items = [
-        el(
-            "li",
-            game_link(receipt.games[flip.game], f"call {flip.game + 1}"),
-            f": if {name_of(receipt, flip.preferred)} had been preferred, "
-            f"{name_of(receipt, winner)}{mark(receipt.right(winner))} would have won",
-        )
-        for flip, winner in changed
-    ]
-    text = f"Reversing any one of these {len(deciding)} verdicts would have changed the winner."
-    if len(deciding) == 1:
-        text = "Reversing this verdict would have changed the winner."
-    if not changed:
-        text = (
-            "As far as the recorded answers show, no single reversed verdict would have changed the winner."
-        )
-    if unknown:
-        more = plural(unknown, "more verdict")
-        text += f" For {more} this is unknown: the judge was never asked what follows."
-    return section("Decisive verdicts", text, el("ul", *items) if items else None)
+    return section("Timeline", None, *map(_note, spent), table(heads, rows, "the steps"))
 
 
 # Judge calls

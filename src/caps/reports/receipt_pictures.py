@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 
-from caps.core.text import number, plural
-from caps.reports.charts import WIDTH, Drawing, Scale, axes, fitted, hover, joined, label, line
+from caps.core.text import number
+from caps.reports.charts import WIDTH, Drawing, Scale, axes, fitted, joined, label, line
 from caps.reports.elements import scrolled
 from caps.reports.html import Child, Html, el, join
 from caps.reports.numbers import share
@@ -306,39 +306,3 @@ def _drawn(drawn: Sequence[Html], height: float, title: str, about: str) -> Html
     body = Drawing(join(drawn), height, title, about)
     return el("svg", body.body, viewBox=f"0 0 {WIDTH} {height:g}", class_="beliefs drawing", role="group",
               aria_label=f"{title}: {about}")  # fmt: skip
-
-
-# Timelines of adaptive sampling
-
-TIMELINE = (
-    "The steps are samples, the line with dots is the probability that the leading candidate is right, both "
-    "over time."
-)
-
-
-def timeline(receipt: Receipt) -> Html | None:
-    """Draw an adaptive question: samples over time, and the probability after each step."""
-    story = receipt.line.get("story")
-    if not story:
-        return None
-    end = max(float(story[-1]["seconds"]), 1e-3)
-    most = max(1, *(step["samples"] for step in story))
-    across, samples_up = Scale(0, end, LEFT, RIGHT), Scale(0, most, BOTTOM, TOP)
-    columns = [(end * part, f"{end * part:.1f}") for part in (0.0, 0.5, 1.0)]
-    drawn = axes(across, UPWARD, SHARES, columns, "seconds", left=LEFT, right=RIGHT)
-    steps_up = [(across.at(step["seconds"]), samples_up.at(step["samples"])) for step in story]
-    stairs = "".join(f"H{x:.1f}V{y:.1f}" for x, y in steps_up)
-    drawn.append(line(f"M{LEFT} {BOTTOM}{stairs}H{RIGHT}", "trace other1"))
-    told = [step for step in story if step["probability"] is not None]
-    spots = [(across.at(step["seconds"]), UPWARD.at(step["probability"])) for step in told]
-    drawn.append(line(joined(spots), "trace chosen"))
-    for step, (x, y) in zip(told, spots, strict=True):
-        words = f"{step['seconds']:.1f} s, {step['what']}: {share(step['probability'])} sure"
-        drawn.append(hover(words, el("circle", cx=x, cy=y, r=4, class_="dot")))
-    ends = _spread([spots[-1][1] if spots else TOP, steps_up[-1][1]])
-    samples = plural(most, "sample")
-    drawn.append(label("probability", RIGHT + 9, ends[0] + 4, "label chosen"))
-    drawn.append(label(samples, RIGHT + 9, ends[1] + 4, "label other1"))
-    return _drawn(
-        drawn, BOTTOM + 40, f"Timeline of {receipt.case}", f"{samples} and the probability over time"
-    )

@@ -12,8 +12,8 @@ from caps.core.types import Case
 from caps.costs.ledger import Sums
 from caps.costs.prices import Price
 from caps.judging.several import JudgeTotals
-from caps.reports.charts import Bar, Series, Spot, bars, curve, forest
 from caps.reports.charts import Row as ShareRow
+from caps.reports.charts import Series, Spot, curve, forest
 from caps.reports.elements import card, facts, fold, head, section, table
 from caps.reports.html import Child, Html, el
 from caps.reports.listing import CASE, Column, Listing, Row, group_address, make_row
@@ -329,26 +329,18 @@ def judge_view(report: RunReport) -> Html | None:
 
 
 def tokens_view(report: RunReport) -> Html | None:
-    """Show tokens and money by stage and level, as bars and as a table; None if the judge was not asked."""
+    """Show tokens and money by stage and level; None if the judge was not asked."""
     figures, price = report.figures, report.run.resolved.price
     if not figures.total.calls:
         return None
     lines = sorted(figures.ledger.lines.items(), key=lambda line: (line[0][0], str(line[0][1])))
-    rows = [
-        Bar(f"{stage} at {level}", f"{level}".lower(), sums.asked, number(sums.asked, 0))
-        for (stage, level), sums in lines
-    ]
-    if baseline := figures.baseline.tokens:
-        rows.append(Bar("V1-Infer, all in all", "other", baseline, f"about {number(baseline, 0)}"))
     names = ["stage", "evidence", "calls", "tokens read", "of them new", "cached", "written"]
     names += [] if price is None else ["cost"]
     body = [_stage_cells(stage, str(level), sums, price) for (stage, level), sums in lines]
     if len(body) > 1:
         body.append(_stage_cells("total", "", figures.total, price))
-    drawn = bars(rows, "Tokens read by the judge, by stage").svg()
     about = "Prompts sent to the judge, by stage and evidence: partial views (E1) or whole answers (E2)."
-    shown = el("div", drawn, table(names, body, "tokens by stage"), class_="picture")
-    return section("What it read", about, shown)
+    return section("What it read", about, table(names, body, "tokens by stage"))
 
 
 def _stage_cells(stage: str, level: str, sums: Sums, price: Price | None) -> tuple[str, ...]:
@@ -557,18 +549,15 @@ def _row(index: int, line: Line, report: RunReport, columns: Sequence[Column], f
 
 # Receipts
 
-MAX_FLIP_CASES = 2_000  # larger runs look for decisive verdicts only in the page of a single case
-
 
 def receipts(report: RunReport, *, texts: bool = True) -> Iterator[Html]:
     """Yield the receipt of every case, in the order of the rows."""
     run, cases = report.run, _cases(report)
-    with_flips = len(run.selections) <= MAX_FLIP_CASES
     gc.freeze()  # the lines of the run stay: the garbage collector need not look at them again and again
     try:
         for line in run.selections.values():
             case = next_case(cases, line["id"]) if line["id"] in report.labels else None
-            receipt, exchanges = _receipt(run, line, case, with_flips=with_flips, texts=texts)
+            receipt, exchanges = _receipt(run, line, case, texts=texts)
             yield receipt_view(receipt, exchanges, case if texts else None)
     finally:
         gc.unfreeze()
@@ -594,7 +583,7 @@ def one_receipt(run: RebuiltRun, name: str) -> tuple[Receipt, list[GameExchange]
         raise InputError(f"{run.path}: no case {name!r} in this run; there are {some}")
     read = next_case(run.cases(), name)
     case = None if read is None else run.with_findings(read)
-    return *_receipt(run, line, case, with_flips=True, texts=True), case
+    return *_receipt(run, line, case, texts=True), case
 
 
 def case_page(run: RebuiltRun, name: str) -> Page:
@@ -627,11 +616,11 @@ def receipt_line(run: RebuiltRun, name: str) -> dict[str, Any]:
 
 
 def _receipt(
-    run: RebuiltRun, line: dict[str, Any], case: Case | None, *, with_flips: bool, texts: bool
+    run: RebuiltRun, line: dict[str, Any], case: Case | None, *, texts: bool
 ) -> tuple[Receipt, list[GameExchange]]:
     prepared = None if case is None else run.prepare(case)
     games = games_of(run.calls.get(line["id"], []))
-    receipt = receipt_of(run, line, prepared, with_flips=with_flips, games=games)
+    receipt = receipt_of(run, line, prepared, games)
     if not texts:
         return replace(receipt, names=(), gold=""), []  # a short answer is a text too
     return receipt, list(exchanges_of(run, line["id"], prepared, games))

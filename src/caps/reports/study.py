@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from caps.core.text import printable
-from caps.reports.charts import Panel, PanelCell, panels
+from caps.reports.charts import Point, plane
 from caps.reports.console import Grid
 from caps.reports.console import table as grid
 from caps.reports.elements import head as page_head
@@ -199,59 +199,43 @@ def _number(cell: Cell, number: float) -> str:
     return f"{value:.3g}" if unit == "M" and value < 1 else f"{value:.1f}"
 
 
-# Tables of a study as figures: a panel for each metric, what belongs together on one.
+# A table with accuracy and cost as a picture.
 
-
-# Metrics that are worth most beside another one: on its panel.
-BESIDE = {
-    "closed_share": "token_share",
-    "mean_sample": "pass_at_1",
-    "pass_at_n": "pass_at_1",
-    "accuracy_e1": "accuracy",
-    "accuracy_e2": "accuracy",
+COSTS = {  # by metric: the name of the axis, and the unit in tooltips
+    "tokens_each": ("tokens read by the judge per case", "tokens a case"),
+    "token_share": ("tokens, in % of those of the reference", "% of the tokens of the reference"),
 }
+MOST_POINTS = 24
 
 
 def table_picture(table: Table, *, simulated: str | None) -> Picture | None:
-    """The chart of a table; None where it has no numbers."""
-    rows = list(json_rows(table))
-    labels = [label for label, _ in table.rows]
-    drawn = _panels(rows, labels)
-    if not drawn:
+    """Accuracy against cost; None for a table without both, or with too many points."""
+    there = {cell.metric for _, cells in table.rows[:1] for cell in cells}
+    cost = next((name for name in COSTS if name in there), None)
+    points = [] if cost is None else list(_points(table, cost))
+    if not 1 < len(points) <= MOST_POINTS:
         return None
-    if len(drawn) == 1 and len(drawn[0].series) > len(labels):
-        drawn, labels = _turned(drawn[0], labels)
     notes = [] if simulated is None else [f"Simulated ({simulated}), not measured."]
-    return Picture(
-        name=table.name,
-        title=table.title,
-        drawing=panels(drawn, labels, table.title, notes),
-    )
+    axis, unit = COSTS[cost or ""]
+    drawing = plane(points, f"{table.title}: accuracy against cost", notes, axis=axis, unit=unit)
+    return Picture(name=table.name, title=table.title, drawing=drawing)
 
 
-def _panels(rows: list[dict[str, Any]], labels: list[str]) -> list[Panel]:
-    there = {row["metric"] for row in rows}
-    kinds: dict[str, dict[str, list[PanelCell | None]]] = {}
-    for row in rows:
-        if row["ours"] is None and row["paper"] is None:
-            continue
-        kind = BESIDE.get(row["metric"], row["metric"])
-        kind = kind if kind in there else row["metric"]
-        series = kinds.setdefault(kind, {}).setdefault(row["column"], [None] * len(labels))
-        cell = PanelCell(ours=row["ours"], low=row["low"], high=row["high"], paper=row["paper"])
-        series[labels.index(row["row"])] = cell
-    return [_panel(kind, series) for kind, series in kinds.items()]
-
-
-def _panel(kind: str, series: dict[str, list[PanelCell | None]]) -> Panel:
-    head = METRICS[kind].head if kind in METRICS else kind
-    unit = unit_of(kind)
-    # "CAPS Pass@1" is a method's name and the panel's: the legend needs the first.
-    named = {"" if name == head else name.removesuffix(f" {head}"): cells for name, cells in series.items()}
-    return Panel(title=head, unit=unit, series=named if len(named) == len(series) else series)
-
-
-def _turned(panel: Panel, labels: list[str]) -> tuple[list[Panel], list[str]]:
-    """Rows and series swapped: few kinds of marks on many rows are easier to read than the reverse."""
-    series = {label: [cells[row] for cells in panel.series.values()] for row, label in enumerate(labels)}
-    return [Panel(title=panel.title, unit=panel.unit, series=series)], list(panel.series)
+def _points(table: Table, cost: str) -> Iterator[Point]:
+    """A point for each row, or for each row and method where methods are columns."""
+    for label, cells in table.rows:
+        methods: dict[str, dict[str, Cell]] = {}
+        for head, cell in zip(table.heads, cells, strict=True):
+            method = head.removesuffix(METRICS[cell.metric].head).rstrip() if cell.metric in METRICS else head
+            methods.setdefault(method, {})[cell.metric] = cell
+        for method, by_metric in methods.items():
+            right, spent = (by_metric.get(metric) for metric in ("pass_at_1", cost))
+            if right and spent and right.figure and spent.figure:
+                share, low, high = right.figure
+                yield Point(
+                    label=", ".join(filter(None, (label, method))),
+                    tokens=spent.figure.value * SCALES.get(unit_of(cost), 1.0),
+                    share=share,
+                    low=share if low is None else low,
+                    high=share if high is None else high,
+                )

@@ -112,19 +112,6 @@ class Posterior(Evidence):
             state.learn([ask], [answer])
             yield state.stated()
 
-    def suppose(
-        self,
-        entrants: Sequence[Entrant],
-        asks: Sequence[Ask],
-        answers: Sequence[Answer],  # noqa: ARG002
-        instead: Iterable[Sequence[Answer]],
-    ) -> Iterator[dict[int, float]]:
-        """The probabilities after all answers, for each list of answers of the same kinds given instead."""
-        for others in instead:
-            state = ContestState(self, entrants, [0.0] * len(entrants))
-            state.learn(asks, others)
-            yield state.stated()
-
 
 class ContestState:
     """The state of a contest: answers and their candidates, what was asked, current probabilities."""
