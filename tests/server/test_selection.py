@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from caps.config import RunConfig
 from caps.server.admission import Limits
-from caps.server.anthropic_format import MessageEvents
+from caps.server.anthropic_format import MESSAGES
 from caps.server.errors import ApiError
 from caps.server.formats import MOST_PIECES, PIECE_CHARACTERS
-from caps.server.openai_format import completion_chunks
-from caps.server.requests import chat_problem, request_config
-from caps.server.responses_format import ResponseEvents
+from caps.server.openai_format import CHAT
+from caps.server.requests import chat_problem, parse_chat_request, request_config
+from caps.server.responses_format import RESPONSES
 from caps.testing import Hang, Reply, ScriptedEndpoint, asked, is_judge, upstream
 from support.serving import served
 from support.waiting import skip, until
@@ -40,11 +40,16 @@ def completion(*messages):
     }
 
 
+def events_of(api, **options):
+    body = {"model": "caps/m", "messages": [{"role": "user", "content": "?"}], "stream_options": options}
+    return api.events(parse_chat_request(body, RunConfig(), Limits(), None), body, "r")
+
+
 @settings(max_examples=30)
 @given(st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=3), st.booleans())
 def test_a_stream_contains_the_winner_and_no_event_that_the_winner_makes_up(said, tell):
     whole = completion(*({"content": text, "reasoning_content": thought} for text, thought in said))
-    sent = b"".join(completion_chunks(whole, include_usage=tell))
+    sent = b"".join(events_of(CHAT, include_usage=tell).answer(whole))
     lines = sent.split(b"\n\n")
     assert lines.pop() == b""
     assert lines.pop() == b"data: [DONE]"
@@ -71,9 +76,9 @@ def test_streams_of_the_other_apis_contain_the_answer_and_no_event_that_it_makes
         "completion_tokens_details": {"reasoning_tokens": 0},
     }
     whole = {**completion(said), "usage": spent | details, "caps": {"run_id": "r"}}
-    for writer in (MessageEvents({}), ResponseEvents({}, "r", "caps/m", 1)):
+    for api in (MESSAGES, RESPONSES):
         pieces = {"text": "", "thinking": "", "json": ""}
-        *parts, end = b"".join(writer.answer(whole)).split(b"\n\n")
+        *parts, end = b"".join(events_of(api).answer(whole)).split(b"\n\n")
         assert end == b""
         for part in parts:
             name, data = part.split(b"\n")

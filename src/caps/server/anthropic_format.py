@@ -5,7 +5,6 @@ tool follows it in a message of the user, since tools answer a chat with text on
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,16 +14,19 @@ from caps.engines.adaptive import Step
 from caps.files import UNDECODABLE
 from caps.runs.adaptive_lines import step_line
 from caps.server.errors import ApiError, anthropic_error
+from caps.server.events import Events, sse_event
 from caps.server.formats import (
     ApiFormat,
-    Body,
     answered_text,
+    blocks,
     called_functions,
+    chosen_function,
     function_tool,
     image_part,
     joined,
     mapping,
     objects,
+    output_limit,
     pieces,
     refuse,
     shared_fields,
@@ -32,9 +34,9 @@ from caps.server.formats import (
     text_part,
     thoughts,
     tool_call,
+    tool_result,
 )
-from caps.server.http import sse_event
-from caps.server.requests import ChatRequest, as_json
+from caps.server.requests import Body, as_json
 
 SAME_FIELDS = ("temperature", "top_p", "top_k", "seed")
 REFUSED = {
@@ -56,10 +58,7 @@ def to_chat(body: Body) -> Body:
     refuse(body, REFUSED)
     chat = shared_fields(body)
     chat["messages"] = [*_system(body.get("system")), *_messages(body.get("messages"))]
-    most = body.get("max_tokens")
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise InputError("max_tokens: must be a whole number of at least 1")
-    chat["max_tokens"] = most
+    chat["max_tokens"] = output_limit(body, "max_tokens")
     chat |= {name: body[name] for name in SAME_FIELDS if body.get(name) is not None}
     if body.get("stop_sequences"):
         chat["stop"] = _stops(body["stop_sequences"])
@@ -100,33 +99,28 @@ def _messages(messages: object) -> Iterator[Body]:
         raise InputError("messages: must be a list of at least one message")
     for place, row in enumerate(rows):
         where = f"messages: message {place}"
-        role, content = row.get("role"), row.get("content")
+        role = row.get("role")
         if role not in ("user", "assistant", "system"):
             raise InputError(f"{where}: role must be user or assistant")
-        if isinstance(content, str):
-            yield {"role": role, "content": content}
-            continue
-        if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
-            raise InputError(f"{where}: content must be a string or a list of blocks")
-        yield from _turn(str(role), content, where)
+        yield from _turn(role, blocks(row.get("content"), where, "blocks"), where)
 
 
-def _turn(role: str, blocks: list[Body], where: str) -> Iterator[Body]:
+def _turn(role: str, content: list[Body], where: str) -> Iterator[Body]:
     """One message as chat messages: the results of tools, then everything else."""
     parts: list[Body] = []
     calls: list[Body] = []
-    for place, block in enumerate(blocks):
+    for place, block in enumerate(content):
         at = f"{where}: block {place}"
         kind = block.get("type")
         if kind == "tool_use":
-            given = as_json(mapping(block.get("input"), f"{at}: input"))
-            calls.append(tool_call(string(block, "name", at), given, string(block, "id", at)))
+            arguments = as_json(mapping(block.get("input"), f"{at}: input"))
+            calls.append(tool_call(string(block, "name", at), arguments, string(block, "id", at)))
         elif kind == "tool_result":
-            read = _result_parts(block.get("content"), at)
-            text = "\n".join(part["text"] for part in read if part["type"] == "text")
-            text = f"Error: {text}" if block.get("is_error") is True else text
-            yield {"role": "tool", "tool_call_id": string(block, "tool_use_id", at), "content": text}
-            parts += [part for part in read if part["type"] != "text"]
+            prefix = "Error: " if block.get("is_error") is True else ""
+            result = _result_parts(block.get("content"), at)
+            message, others = tool_result(string(block, "tool_use_id", at), result, prefix)
+            yield message
+            parts += others
         else:
             parts += _parts(block, at)
     if calls:
@@ -136,13 +130,8 @@ def _turn(role: str, blocks: list[Body], where: str) -> Iterator[Body]:
 
 
 def _result_parts(content: object, where: str) -> list[Body]:
-    if content is None:
-        return []
-    if isinstance(content, str):
-        return [text_part(content)]
-    if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
-        raise InputError(f"{where}: content must be a string or a list of blocks")
-    return [part for one in content for part in _parts(one, where)]
+    rows = [] if content is None else blocks(content, where, "blocks")
+    return [part for block in rows for part in _parts(block, where)]
 
 
 def _parts(block: Body, where: str) -> list[Body]:
@@ -215,17 +204,13 @@ def _tools(body: Body) -> Body:
                 f"tools: tool {place}: type {str(row['type'])[:40]!r} is not supported: give a tool with "
                 "input_schema"
             )
-        mapping(row.get("input_schema"), f"tools: tool {place}: input_schema")
         tools.append(function_tool(row, f"tools: tool {place}", "input_schema"))
     chat: Body = {"tools": tools} if tools else {}
     choice = mapping(body.get("tool_choice"), "tool_choice")
     if not choice or not tools:
         return chat
     if choice.get("type") == "tool":
-        chat["tool_choice"] = {
-            "type": "function",
-            "function": {"name": string(choice, "name", "tool_choice: it")},
-        }
+        chat["tool_choice"] = chosen_function(choice)
     elif isinstance(choice.get("type"), str) and choice["type"] in TOOL_CHOICES:
         chat["tool_choice"] = TOOL_CHOICES[choice["type"]]
     else:
@@ -302,16 +287,10 @@ def _arguments(arguments: str) -> Body:
     return given if isinstance(given, dict) else {"arguments": arguments}
 
 
-@dataclass(slots=True)
-class MessageEvents:
+class MessageEvents(Events):
     """The events of a streamed message."""
 
-    body: Body
-    heartbeat: bytes = sse_event({"type": "ping"}, "ping")
-
-    def opening(self) -> bytes:
-        """Nothing: the first event comes with the answer."""
-        return b""
+    heartbeat = sse_event({"type": "ping"}, "ping")
 
     def progress(self, step: Step) -> bytes:
         """A ping that says how the request stands; clients ignore what a ping contains."""
@@ -357,10 +336,6 @@ def _event(value: Body) -> bytes:
     return sse_event(value, value["type"])
 
 
-def _events(request: ChatRequest, body: Body, run: str) -> MessageEvents:  # noqa: ARG001
-    return MessageEvents(body)
-
-
 def model_list(listed: Body) -> Body:
     """A list of models as clients of this API read it."""
     rows = [model_row(row) for row in listed["data"]]
@@ -373,4 +348,4 @@ def model_row(row: Body) -> Body:
     return {**row, "type": "model", "display_name": row["id"], "created_at": "1970-01-01T00:00:00Z"}
 
 
-MESSAGES = ApiFormat(to_chat, message, _events)
+MESSAGES = ApiFormat(to_chat, message, MessageEvents)

@@ -8,25 +8,15 @@ format translates the requests of another API to that form, and answers from it.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from caps.core.errors import InputError
-from caps.engines.adaptive import Step
-from caps.server.http import EventWriter
-from caps.server.requests import ChatRequest
+from caps.server.events import Events
+from caps.server.requests import Body, ChatRequest, tool_calls_of
 
-Body = dict[str, Any]
 PIECE_CHARACTERS = 32  # of a stream: clients that look for marks in a text expect pieces of a few words
 MOST_PIECES = 256  # of one text; those of a long one are longer
 SHARED_FIELDS = ("model", "stream", "stream_options", "caps")  # mean the same in every API
-
-
-class Events(EventWriter[Body], Protocol):
-    """The events of one streamed answer."""
-
-    def progress(self, step: Step) -> bytes:
-        """An event that says how the request stands."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +75,23 @@ def string(row: Mapping[str, Any], key: str, where: str) -> str:
     return value
 
 
+def output_limit(body: Mapping[str, Any], name: str) -> int:
+    """The field that limits the tokens of the answer."""
+    limit = body.get(name)
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InputError(f"{name}: must be a whole number of at least 1")
+    return limit
+
+
+def blocks(content: object, where: str, what: str) -> list[Body]:
+    """A content as a list of blocks; a text is one block. `what` names them in the error."""
+    if isinstance(content, str):
+        return [text_part(content)]
+    if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
+        raise InputError(f"{where}: content must be a string or a list of {what}")
+    return content
+
+
 def text_part(text: str) -> Body:
     """A text as a part of a chat message."""
     return {"type": "text", "text": text}
@@ -107,34 +114,40 @@ def tool_call(name: str, arguments: str, number: str) -> Body:
     return {"id": number, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
+def tool_result(number: str, parts: Sequence[Body], prefix: str = "") -> tuple[Body, list[Body]]:
+    """The result of a call as a chat message, which can hold text only, and the parts that must follow it."""
+    text = "\n".join(part["text"] for part in parts if part["type"] == "text")
+    others = [part for part in parts if part["type"] != "text"]
+    return {"role": "tool", "tool_call_id": number, "content": prefix + text}, others
+
+
 def function_tool(row: Mapping[str, Any], where: str, schema: str) -> Body:
     """A function that the model may call; `schema` is the field with the schema of its arguments."""
-    function = {"name": string(row, "name", where)}
-    for given, name in (("description", "description"), (schema, "parameters"), ("strict", "strict")):
-        if row.get(given) is not None:
-            function[name] = row[given]
+    mapping(row.get(schema), f"{where}: {schema}")
+    names = {"name": "name", "description": "description", schema: "parameters", "strict": "strict"}
+    string(row, "name", where)
+    function = {names[key]: row[key] for key in names if row.get(key) is not None}
     return {"type": "function", "function": function}
+
+
+def chosen_function(choice: Mapping[str, Any]) -> Body:
+    """The choice of one function that the model must call."""
+    return {"type": "function", "function": {"name": string(choice, "name", "tool_choice: it")}}
 
 
 def called_functions(message: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Id, name and arguments of each function that an answer calls; an id may be empty."""
-    calls = message.get("tool_calls")
-    rows = [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
-    if not rows and isinstance(message.get("function_call"), dict):
-        rows = [{"function": message["function_call"]}]
-    found = []
-    for row in rows:
-        function = row.get("function")
-        if isinstance(function, dict):
-            arguments = function.get("arguments")
-            found.append(
-                (
-                    str(row.get("id") or ""),
-                    str(function.get("name") or ""),
-                    arguments if isinstance(arguments, str) else "{}",
-                )
-            )
-    return found
+    calls = [call for call in tool_calls_of(message) if isinstance(call, dict)]
+    return [
+        (str(call.get("id") or ""), str(function.get("name") or ""), _arguments(function))
+        for call in calls
+        if isinstance(function := call.get("function"), dict)
+    ]
+
+
+def _arguments(function: Mapping[str, Any]) -> str:
+    arguments = function.get("arguments")
+    return arguments if isinstance(arguments, str) else "{}"
 
 
 def answered_text(message: Mapping[str, Any]) -> str:

@@ -17,12 +17,11 @@ from caps.models.wire import FORWARDED_BYTES, OversizedReplyError, limited
 from caps.server.admission import Admission
 from caps.server.anthropic_format import MESSAGES, counted_to_chat, model_list, model_row
 from caps.server.errors import ApiError, invalid_value, to_api_error
-from caps.server.formats import ApiFormat, Events
+from caps.server.events import Events, EventStreamResponse, News
+from caps.server.formats import ApiFormat
 from caps.server.http import (
     ASGIApp,
-    EventStreamResponse,
     JsonResponse,
-    News,
     Receive,
     Request,
     Response,
@@ -33,9 +32,9 @@ from caps.server.http import (
     run_until_disconnect,
 )
 from caps.server.middleware import RequestContext
-from caps.server.openai_format import CHAT, Completion
+from caps.server.openai_format import CHAT
 from caps.server.openapi import description
-from caps.server.requests import ChatRequest, decode_body, wants_selection
+from caps.server.requests import Body, ChatRequest, decode_body, wants_selection
 from caps.server.responses_format import RESPONSES
 from caps.server.service import SelectionService
 from caps.server.spending import FORWARDED, ForwardedUsage, Meter
@@ -266,14 +265,14 @@ class Handlers:
 
     def _stream(
         self, service: SelectionService, chat: ChatRequest, context: RequestContext, events: Events
-    ) -> EventStreamResponse[Completion]:
+    ) -> EventStreamResponse:
         news = News()
 
         def follow(step: Step) -> None:
             if chat.include_progress:
                 news.add(events.progress(step))
 
-        async def work() -> Completion:
+        async def work() -> Body:
             completion = await service.chat(chat, context.run, follow)
             self._record_completion(context, chat, completion)
             return completion
@@ -283,9 +282,9 @@ class Handlers:
             context.facts["error"] = api_error.code
             return api_error
 
-        return EventStreamResponse(work(), writer=events, fail=fail, heartbeat=self.heartbeat, news=news)
+        return EventStreamResponse(work(), events=events, fail=fail, heartbeat=self.heartbeat, news=news)
 
-    def _record_completion(self, context: RequestContext, chat: ChatRequest, completion: Completion) -> None:
+    def _record_completion(self, context: RequestContext, chat: ChatRequest, completion: Body) -> None:
         self._record(context, completion["usage"], completion["caps"])
         choices = [choice["message"] for choice in completion["choices"]]
         if self.recent is not None:

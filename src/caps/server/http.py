@@ -5,9 +5,9 @@ work for it is cancelled, and the response ends only after the cancelled work ha
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,38 +27,12 @@ try:
 except ImportError:
     raise MissingExtraError("starlette", "server", "caps serve") from None
 
-__all__ = [
-    "HEARTBEAT",
-    "MESSAGES_PATH",
-    "ASGIApp",
-    "CORSMiddleware",
-    "ClientDisconnect",
-    "EventStreamResponse",
-    "EventWriter",
-    "HTTPException",
-    "Headers",
-    "JsonResponse",
-    "Message",
-    "Middleware",
-    "News",
-    "Receive",
-    "Request",
-    "Response",
-    "Route",
-    "Scope",
-    "Send",
-    "Starlette",
-    "StreamingResponse",
-    "error_response",
-    "is_anthropic",
-    "run_until_disconnect",
-    "sse_event",
-]
-
+__all__ = [  # what other modules import from Starlette
+    "ASGIApp", "CORSMiddleware", "ClientDisconnect", "HTTPException", "Headers", "Message", "Middleware",
+    "Receive", "Request", "Response", "Route", "Scope", "Send", "Starlette", "StreamingResponse",
+]  # fmt: skip
 T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
 MESSAGES_PATH = "/v1/messages"
-HEARTBEAT = b": keep-alive\n\n"
 
 
 class JsonResponse(Response):
@@ -87,133 +61,37 @@ def error_response(error: ApiError, scope: Scope, run: str) -> JsonResponse:
     return JsonResponse(body, error.status, headers=error.headers)
 
 
-class EventWriter(Protocol[T_contra]):
-    """The events of one stream: before the work is done, for its result, and for an error."""
-
-    def opening(self) -> bytes:
-        """The events that are sent once, before anything else."""
-        ...
-
-    @property
-    def heartbeat(self) -> bytes:
-        """What keeps the connection alive while the work goes on."""
-        ...
-
-    def answer(self, completion: T_contra, /) -> Iterable[bytes]:
-        """The events of a result, to the end of the stream."""
-        ...
-
-    def failure(self, error: ApiError) -> bytes:
-        """The events of an error, to the end of the stream."""
-        ...
-
-
-class EventStreamResponse(StreamingResponse, Generic[T]):
-    """Server-sent events: heartbeats until the work is done, then what `writer` makes of its result.
-
-    An error before the first heartbeat becomes the status of the response. After it, the error, as `fail`
-    reports it, is an event.
-    """
-
-    media_type = "text/event-stream"
-
-    def __init__(
-        self,
-        work: Coroutine[Any, Any, T],
-        *,
-        writer: EventWriter[T],
-        fail: Callable[[BaseException], ApiError],
-        heartbeat: float,
-        news: "News | None" = None,
-    ) -> None:
-        super().__init__((), headers={"cache-control": "no-store"})  # the events are made when it is called
-        self._work, self._writer, self._fail, self._heartbeat = work, writer, fail, heartbeat
-        self._news = news or News()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Send the stream, without Starlette's watch for a disconnect, which would compete for `receive`."""
-        async with _watch_client(self._work, receive) as (task, disconnected):
-            if await _finished(task, disconnected, self._heartbeat, self._news):
-                task.result()
-            self.body_iterator = self._events(task, disconnected)
-            await self.stream_response(send)
-
-    async def _events(
-        self, task: "asyncio.Task[T]", disconnected: "asyncio.Task[None]"
-    ) -> AsyncIterator[bytes]:
-        if opening := self._writer.opening():
-            yield opening
-        while not task.done():
-            events = self._news.take()
-            yield b"".join(events) or self._writer.heartbeat
-            await _finished(task, disconnected, self._heartbeat, self._news)
-        if events := self._news.take():
-            yield b"".join(events)
-        error = task.exception()
-        if error is not None:
-            yield self._writer.failure(self._fail(error))
-            return
-        for event in self._writer.answer(task.result()):
-            yield event
-
-
-class News:
-    """Events that are sent while the work goes on."""
-
-    def __init__(self) -> None:
-        self._events: list[bytes] = []
-        self.arrived = asyncio.Event()
-
-    def add(self, event: bytes) -> None:
-        """Send an event as soon as possible."""
-        self._events.append(event)
-        self.arrived.set()
-
-    def take(self) -> list[bytes]:
-        """The events that were not sent yet."""
-        events, self._events = self._events, []
-        self.arrived.clear()
-        return events
-
-
-def sse_event(value: object, name: str = "") -> bytes:
-    """One event. JSON has no line break outside its strings, and inside them line breaks are escaped."""
-    head = b"event: " + name.encode() + b"\n" if name else b""
-    return head + b"data: " + msgspec.json.encode(value) + b"\n\n"
-
-
 async def run_until_disconnect(work: Coroutine[Any, Any, T], receive: Receive) -> T:
     """The result of the work; `ClientDisconnect` if the client disconnects first."""
-    async with _watch_client(work, receive) as (task, disconnected):
-        await _finished(task, disconnected, None)
+    async with watch_client(work, receive) as (task, disconnected):
+        await finished(task, disconnected)
         return task.result()
 
 
-async def _finished(
+async def finished(
     task: "asyncio.Task[Any]",
     disconnected: "asyncio.Task[None]",
-    seconds: float | None,
-    news: News | None = None,
+    seconds: float | None = None,
+    news: asyncio.Event | None = None,
 ) -> bool:
-    """Whether the work is done within `seconds`, or before there are news.
+    """Wait for the work, at most for `seconds` or until there are news; return whether it is done.
 
-    `ClientDisconnect` if the client is gone before that.
+    `ClientDisconnect` if the client disconnects before that.
     """
-    waits: set[asyncio.Task[Any]] = {task, disconnected}
-    arrived = None if news is None else asyncio.ensure_future(news.arrived.wait())
+    arrived = [] if news is None else [asyncio.ensure_future(news.wait())]
     try:
-        waiting = waits if arrived is None else {*waits, arrived}
+        waiting = [task, disconnected, *arrived]
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        if arrived is not None:
-            arrived.cancel()
+        for one in arrived:
+            one.cancel()
     if disconnected.done() and not task.done():
         raise ClientDisconnect
     return task.done()
 
 
 @asynccontextmanager
-async def _watch_client(
+async def watch_client(
     work: Coroutine[Any, Any, T], receive: Receive
 ) -> "AsyncIterator[tuple[asyncio.Task[T], asyncio.Task[None]]]":
     """Two tasks, the work and the wait for a disconnect; both have ended when the context ends."""

@@ -3,9 +3,7 @@
 Other formats translate requests to chat requests, and answers from chat completions.
 """
 
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from caps.core.types import Usage
@@ -15,25 +13,28 @@ from caps.engines.adaptive import Step
 from caps.runs.adaptive_lines import adaptive_line, generator_line, step_line
 from caps.runs.result_lines import explanation_line, probability_line, ruling_lines, scores_line, sureness
 from caps.server.errors import ApiError
-from caps.server.formats import ApiFormat, Body, pieces
-from caps.server.http import HEARTBEAT, sse_event
-from caps.server.requests import PREFIX, ChatRequest
+from caps.server.events import Events, sse_event
+from caps.server.formats import ApiFormat, pieces
+from caps.server.requests import PREFIX, Body, ChatRequest
 from caps.server.selection import ContestResult, Samples
 
 NO_USAGE = Usage(0, 0)
 DONE = b"data: [DONE]\n\n"
 
-Completion = dict[str, Any]
-
 
 def usage_object(samples: Samples | None, ledger: Ledger) -> dict[str, Any]:
     """The object `usage`: samples and judge together; split by part and stage under `caps`."""
-    spent = sum((one.sample.usage for one in samples.choices), start=NO_USAGE) if samples else NO_USAGE
+    spent = sum((sample.usage for sample in samples.choices), start=NO_USAGE) if samples else NO_USAGE
     judged = ledger.total()
     prompt, output = spent.prompt + judged.asked, spent.output + judged.output
     split: dict[str, Any] = {"verifier": _sums(judged), "stages": _stages(ledger)}
     if samples is not None:
-        split = {"generation": _spent(samples, spent), **split}
+        split = {
+            "generation": _part(
+                len(samples.choices), spent.prompt, spent.output, spent.cached, spent.reasoning
+            ),
+            **split,
+        }
     split["estimated"] = spent.estimated or ledger.estimated
     if samples is not None and samples.adapted is not None:
         split["generators"] = [generator_line(one) for one in samples.adapted.ledgers]
@@ -50,24 +51,18 @@ def usage_object(samples: Samples | None, ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def _spent(samples: Samples, spent: Usage) -> dict[str, int]:
+def _part(calls: int, prompt: int, output: int, cached: int, reasoning: int) -> dict[str, int]:
     return {
-        "calls": len(samples.choices),
-        "prompt_tokens": spent.prompt,
-        "completion_tokens": spent.output,
-        "cached_tokens": spent.cached,
-        "reasoning_tokens": spent.reasoning,
+        "calls": calls,
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "cached_tokens": cached,
+        "reasoning_tokens": reasoning,
     }
 
 
 def _sums(sums: Sums) -> dict[str, int]:
-    return {
-        "calls": sums.calls,
-        "prompt_tokens": sums.asked,
-        "completion_tokens": sums.output,
-        "cached_tokens": sums.cached,
-        "reasoning_tokens": sums.reasoning,
-    }
+    return _part(sums.calls, sums.asked, sums.output, sums.cached, sums.reasoning)
 
 
 def _stages(ledger: Ledger) -> list[dict[str, Any]]:
@@ -78,7 +73,7 @@ def _stages(ledger: Ledger) -> list[dict[str, Any]]:
 
 def chat_completion(
     request: ChatRequest, samples: Samples, result: ContestResult, *, run: str, created: int
-) -> Completion:
+) -> Body:
     """The best `n` choices in order, each as the upstream sent it."""
     good, order = samples.good, result.selection.order
     best = [{**good[place].choice, "index": rank} for rank, place in enumerate(order[: request.n])]
@@ -136,7 +131,7 @@ def _costs(request: ChatRequest, samples: Samples, result: ContestResult) -> dic
         generation = None if None in sums else sum(one or 0.0 for one in sums)
     else:
         price = Price.stated(request.config)
-        spent = sum((one.sample.usage for one in samples.choices), start=NO_USAGE)
+        spent = sum((sample.usage for sample in samples.choices), start=NO_USAGE)
         generation = None if price is None else price.of(spent.prompt, spent.output, spent.cached)
     total = result.outcome.ledger.total()
     price = result.resolved.price
@@ -181,63 +176,43 @@ def _adaptive_facts(samples: Samples, result: ContestResult) -> dict[str, Any]:
     return {name: line[name] for name in ("model", "written_by", "stopped")}
 
 
-@dataclass(slots=True)
-class ChunkEvents:
+class ChunkEvents(Events):
     """The chunks of a streamed chat completion."""
-
-    request: ChatRequest
-    run: str
-    created: int
-    heartbeat: bytes = HEARTBEAT
-
-    def opening(self) -> bytes:
-        """Nothing: the first event comes with the answer."""
-        return b""
 
     def progress(self, step: Step) -> bytes:
         """A chunk without choices that says how the request stands."""
-        head = {
-            "id": f"chatcmpl-{self.run}",
-            "created": self.created,
-            "model": PREFIX + self.request.model,
-            "object": "chat.completion.chunk",
-        }
+        head = _head(f"chatcmpl-{self.run}", self.created, PREFIX + self.request.model)
         return sse_event({**head, "choices": [], "caps": {"progress": step_line(step)}})
 
-    def answer(self, completion: Completion) -> Iterator[bytes]:
-        """The chunks of a completion."""
-        return completion_chunks(completion, include_usage=self.request.include_usage)
+    def answer(self, completion: Body) -> Iterator[bytes]:
+        """Role, text, tool calls and end of each choice, then the usage if requested."""
+        include_usage = self.request.include_usage
+        head = _head(completion["id"], completion["created"], completion["model"])
+        empty = {"usage": None} if include_usage else {}
+        facts, last = {"caps": completion["caps"]}, completion["choices"][-1]
+        for choice in completion["choices"]:
+            for delta, more in _deltas(choice):
+                part = {"index": choice["index"], "delta": delta, "finish_reason": None, **more}
+                is_end = choice is last and not delta and not include_usage
+                yield sse_event({**head, "choices": [part], **empty, **(facts if is_end else {})})
+        if include_usage:
+            yield sse_event({**head, "choices": [], "usage": completion["usage"], **facts})
+        yield DONE
 
     def failure(self, error: ApiError) -> bytes:
         """The error object as an event."""
         return sse_event(error.body())
 
 
-def _events(request: ChatRequest, body: Body, run: str) -> ChunkEvents:  # noqa: ARG001
-    return ChunkEvents(request, run, int(time.time()))
-
-
-def _as_it_is(completion: Completion, body: Body) -> Completion:  # noqa: ARG001
+def _as_it_is(completion: Body, body: Body) -> Body:  # noqa: ARG001
     return completion
 
 
-CHAT = ApiFormat(None, _as_it_is, _events)
+CHAT = ApiFormat(None, _as_it_is, ChunkEvents)
 
 
-def completion_chunks(completion: Completion, *, include_usage: bool) -> Iterator[bytes]:
-    """The events of a stream: role, text, tool calls and end of each choice, then the usage if requested."""
-    head = {name: completion[name] for name in ("id", "created", "model")}
-    head = {**head, "object": "chat.completion.chunk"}
-    empty = {"usage": None} if include_usage else {}
-    facts, last = {"caps": completion["caps"]}, completion["choices"][-1]
-    for choice in completion["choices"]:
-        for delta, more in _deltas(choice):
-            part = {"index": choice["index"], "delta": delta, "finish_reason": None, **more}
-            is_end = choice is last and not delta and not include_usage
-            yield sse_event({**head, "choices": [part], **empty, **(facts if is_end else {})})
-    if include_usage:
-        yield sse_event({**head, "choices": [], "usage": completion["usage"], **facts})
-    yield DONE
+def _head(name: str, created: int, model: str) -> Body:
+    return {"id": name, "created": created, "model": model, "object": "chat.completion.chunk"}
 
 
 def _deltas(choice: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -28,6 +28,7 @@ from caps.session.cases import read_criteria
 from caps.session.resolve import strategy_of
 from caps.workers.texts import TextWorkers, function_named
 
+Body = dict[str, Any]
 PREFIX = "caps/"
 OWN_FIELDS = ("caps", "model", "n", "stream", "stream_options")
 LARGE_BODY = 64_000  # bytes

@@ -13,16 +13,19 @@ from caps.core.errors import InputError
 from caps.engines.adaptive import Step
 from caps.runs.adaptive_lines import step_line
 from caps.server.errors import ApiError
+from caps.server.events import Events, sse_event
 from caps.server.formats import (
     ApiFormat,
-    Body,
     answered_text,
+    blocks,
     called_functions,
+    chosen_function,
     function_tool,
     image_part,
     joined,
     mapping,
     objects,
+    output_limit,
     pieces,
     refuse,
     shared_fields,
@@ -30,9 +33,9 @@ from caps.server.formats import (
     text_part,
     thoughts,
     tool_call,
+    tool_result,
 )
-from caps.server.http import HEARTBEAT, sse_event
-from caps.server.requests import PREFIX, ChatRequest
+from caps.server.requests import PREFIX, Body
 
 REFUSED = {
     "n": "the answer is one response: set caps.n for the number of samples",
@@ -80,11 +83,8 @@ def to_chat(body: Body) -> Body:
     first = [{"role": "system", "content": instructions}] if instructions else []
     chat["messages"] = [*first, *_messages(body.get("input"))]
     chat |= {name: body[name] for name in SAME_FIELDS if body.get(name) is not None}
-    most = body.get("max_output_tokens")
-    if most is not None:
-        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-            raise InputError("max_output_tokens: must be a whole number of at least 1")
-        chat["max_tokens"] = most
+    if body.get("max_output_tokens") is not None:
+        chat["max_tokens"] = output_limit(body, "max_output_tokens")
     effort = mapping(body.get("reasoning"), "reasoning").get("effort")
     if effort is not None:
         chat["reasoning_effort"] = effort
@@ -118,7 +118,6 @@ def _tools(body: Body) -> Body:
                 f"tools: tool {place}: type {str(row.get('type'))[:40]!r} is not supported: this server runs "
                 "no tools, give functions"
             )
-        mapping(row.get("parameters"), f"tools: tool {place}: parameters")
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
         allowed = {one.get("name") for one in objects(choice.get("tools"), "tool_choice", "a tool")
@@ -133,8 +132,7 @@ def _tools(body: Body) -> Body:
     if isinstance(choice, str) and choice in ("auto", "none", "required"):
         return {"tools": tools, "tool_choice": choice}
     if isinstance(choice, dict) and choice.get("type") == "function":
-        name = string(choice, "name", "tool_choice: it")
-        return {"tools": tools, "tool_choice": {"type": "function", "function": {"name": name}}}
+        return {"tools": tools, "tool_choice": chosen_function(choice)}
     raise InputError("tool_choice: must be auto, none, required, or name a function")
 
 
@@ -157,7 +155,7 @@ def _add(messages: list[Body], row: Body, where: str) -> None:
             role = row.get("role")
             if not isinstance(role, str) or role not in ROLES:
                 raise InputError(f"{where}: role must be user, assistant, system or developer")
-            messages.append({"role": ROLES[role], "content": _content(row.get("content"), where)})
+            messages.append({"role": ROLES[role], "content": joined(_parts(row.get("content"), where))})
         case "function_call":
             call = tool_call(
                 string(row, "name", where), string(row, "arguments", where), string(row, "call_id", where)
@@ -166,16 +164,10 @@ def _add(messages: list[Body], row: Body, where: str) -> None:
                 messages.append({"role": "assistant", "content": None})
             messages[-1].setdefault("tool_calls", []).append(call)
         case "function_call_output":
-            content = _content(row.get("output"), where)
-            texts = content if isinstance(content, str) else ""
-            images: list[Body] = []
-            if not isinstance(content, str):
-                texts = "\n".join(part["text"] for part in content if part["type"] == "text")
-                images = [part for part in content if part["type"] != "text"]
-            number = string(row, "call_id", where)
-            messages.append({"role": "tool", "tool_call_id": number, "content": texts})
-            if images:  # a tool answers a chat with text only
-                messages.append({"role": "user", "content": images})
+            message, others = tool_result(string(row, "call_id", where), _parts(row.get("output"), where))
+            messages.append(message)
+            if others:
+                messages.append({"role": "user", "content": others})
         case "reasoning":
             pass
         case "item_reference":
@@ -184,12 +176,8 @@ def _add(messages: list[Body], row: Body, where: str) -> None:
             raise InputError(f"{where}: items of type {str(kind)[:40]!r} are not supported")
 
 
-def _content(content: object, where: str) -> str | list[Body]:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
-        raise InputError(f"{where}: content must be a string or a list of parts")
-    return joined([_part(one, where) for one in content])
+def _parts(content: object, where: str) -> list[Body]:
+    return [_part(part, where) for part in blocks(content, where, "parts")]
 
 
 def _part(part: Body, where: str) -> Body:
@@ -301,26 +289,21 @@ def _logprobs(choice: Mapping[str, Any]) -> list[Any]:
 
 
 @dataclass(slots=True)
-class ResponseEvents:
+class ResponseEvents(Events):
     """The events of a streamed response; each has a number."""
 
-    body: Body
-    run: str
-    model: str
-    created: int
-    heartbeat: bytes = HEARTBEAT
     _sent: int = 0
 
     def opening(self) -> bytes:
         """The response as it was created and begun."""
-        head = _head(self.run, self.model, self.body, self.created)
+        head = _head(self.run, PREFIX + self.request.model, self.body, self.created)
         return self._event("response.created", response=head) + self._event(
             "response.in_progress", response=head
         )
 
     def progress(self, step: Step) -> bytes:
         """The response as it stands."""
-        head = _head(self.run, self.model, self.body, self.created)
+        head = _head(self.run, PREFIX + self.request.model, self.body, self.created)
         facts = {"run_id": self.run, "progress": step_line(step)}
         return self._event("response.in_progress", response={**head, "caps": facts})
 
@@ -333,7 +316,7 @@ class ResponseEvents:
 
     def failure(self, error: ApiError) -> bytes:
         """The error, then the response as it failed."""
-        head = _head(self.run, self.model, self.body, self.created)
+        head = _head(self.run, PREFIX + self.request.model, self.body, self.created)
         failed = {**head, "status": "failed", "error": {"code": error.code, "message": str(error)}}
         return self._event("error", code=error.code, message=str(error), param=error.param) + self._event(
             "response.failed", response=failed
@@ -371,8 +354,4 @@ class ResponseEvents:
         return sse_event({"type": kind, "sequence_number": number, **fields}, kind)
 
 
-def _events(request: ChatRequest, body: Body, run: str) -> ResponseEvents:
-    return ResponseEvents(body, run, PREFIX + request.model, int(time.time()))
-
-
-RESPONSES = ApiFormat(to_chat, response, _events)
+RESPONSES = ApiFormat(to_chat, response, ResponseEvents)

@@ -11,7 +11,7 @@ The client's body is sent upstream as it is, and the whole choice comes back. In
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -61,32 +61,16 @@ FATAL_ERRORS = (AccessError, UnknownModelError, RefusedError, TooLongError)
 
 
 @dataclass(frozen=True, slots=True)
-class SampledChoice:
+class SampledChoice(Sample):
     """One sample with the choice object it came in, or the error that it failed with."""
 
-    sample: Sample
     choice: dict[str, Any] = field(default_factory=dict)
     error: ModelError | None = None
 
-    @property
-    def candidate(self) -> Candidate | None:
-        """Its answer, unless it failed."""
-        return self.sample.candidate
 
-    @property
-    def usage(self) -> Usage:
-        """What it cost."""
-        return self.sample.usage
-
-    @property
-    def replayed(self) -> bool:
-        """Never: the server has no journal."""
-        return False
-
-    @property
-    def cause(self) -> str:
-        """Why it failed."""
-        return self.sample.cause
+def failed(number: int, error: ModelError, usage: Usage = NOTHING) -> SampledChoice:
+    """A sample that failed with an error."""
+    return SampledChoice(number, None, usage, failure=str(error), cause=error.cause, error=error)
 
 
 @dataclass(slots=True)
@@ -103,12 +87,12 @@ class Samples:
     @property
     def good(self) -> list[SampledChoice]:
         """The samples that did not fail."""
-        return [one for one in self.choices if one.sample.candidate is not None]
+        return [sample for sample in self.choices if sample.candidate is not None]
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """The answers of the samples that did not fail."""
-        return tuple(one.sample.candidate for one in self.choices if one.sample.candidate is not None)
+        return tuple(sample.candidate for sample in self.choices if sample.candidate is not None)
 
 
 def sampling_budget(request: ChatRequest) -> CaseBudget:
@@ -179,7 +163,7 @@ async def _generate(
     if number < request.n:
         most = NOTHING
     elif await budget.reserve(most) is not None:
-        return SampledChoice(Sample(number, None, failure="the budget has no room for it", cause=NO_ROOM))
+        return SampledChoice(number, None, failure="the budget has no room for it", cause=NO_ROOM)
     spent = most  # if it is cancelled or fails
     try:
         done = await _exchange(model, request, number, name or request.model)
@@ -206,25 +190,26 @@ async def _exchange(model: Upstream, request: ChatRequest, number: int, name: st
         raise
     except ModelError as error:
         spent = request.lost_usage(error.attempts) if isinstance(error, LOST_REPLIES) else NOTHING
-        return SampledChoice(Sample(number, None, spent, failure=str(error), cause=error.cause), error=error)
+        return failed(number, error, spent)
     return to_sampled_choice(number, *done.value)
 
 
 def to_sampled_choice(number: int, completion: Completion, choice: dict[str, Any]) -> SampledChoice:
     """A choice as a sample. Tool calls are appended to the text, and are its final answer."""
-    calls = tool_calls_of(choice["message"])
-    if not calls:
-        return SampledChoice(to_sample(number, completion), choice)
-    called = as_json({"tool_calls": calls})
-    text = f"{completion.text}\n\n{called}" if completion.text.strip() else called
-    sample = to_sample(number, msgspec.structs.replace(completion, text=text))
-    if sample.candidate is None:
-        return SampledChoice(sample, choice)
-    return SampledChoice(replace(sample, candidate=replace(sample.candidate, answer=called)), choice)
+    called = ""
+    if calls := tool_calls_of(choice["message"]):
+        called = as_json({"tool_calls": calls})
+        text = f"{completion.text}\n\n{called}" if completion.text.strip() else called
+        completion = msgspec.structs.replace(completion, text=text)
+    sample = to_sample(number, completion)
+    values = {item.name: getattr(sample, item.name) for item in fields(Sample)}
+    if called and sample.candidate is not None:
+        values["candidate"] = replace(sample.candidate, answer=called)
+    return SampledChoice(**values, choice=choice)
 
 
 def _has_answer(task: "asyncio.Task[SampledChoice]") -> bool:
-    return task.exception() is None and task.result().sample.candidate is not None
+    return task.exception() is None and task.result().candidate is not None
 
 
 def _fatal(done: "set[asyncio.Task[SampledChoice]]") -> BaseException | None:
@@ -234,10 +219,10 @@ def _fatal(done: "set[asyncio.Task[SampledChoice]]") -> BaseException | None:
 def _outcome(request: ChatRequest, number: int, task: "asyncio.Task[SampledChoice]") -> SampledChoice:
     if not task.done():
         spent = request.lost_usage(1)
-        return SampledChoice(Sample(number, None, spent, failure="no reply in time", cause="time"))
+        return SampledChoice(number, None, spent, failure="no reply in time", cause="time")
     error = task.exception()
     if isinstance(error, ModelError):
-        return SampledChoice(Sample(number, None, failure=str(error), cause=error.cause), error=error)
+        return failed(number, error)
     return task.result()
 
 
@@ -290,26 +275,20 @@ class Selector:
         self, case: Case, config: RunConfig, *, generator: str, deadline: float
     ) -> ContestResult:
         """Run the contest of a case; when time or tokens run out, the ranking so far is the result."""
-        limits = [one for one in (config.budget_tokens, self._judge_tokens) if one is not None]
+        limits = [limit for limit in (config.budget_tokens, self._judge_tokens) if limit is not None]
         config = replace(config, budget_tokens=min(limits, default=None))
-        resolved, engine = self._open(config, generator, deadline)
-        applied = resolved.cases.apply(case)
-        if isinstance(applied, InputError):
-            raise field_error(applied)
-        (outcome,) = [one async for one in engine.run([applied], resolved.strategy, seed=config.seed)]
+        resolved, engine, case = self._open_case(case, config, generator, deadline)
+        (outcome,) = [one async for one in engine.run([case], resolved.strategy, seed=config.seed)]
         return ContestResult(outcome, _selection(outcome, deadline), resolved)
 
     async def forecast(
         self, case: Case, config: RunConfig, *, generator: str, deadline: float
     ) -> dict[str, Any]:
         """What the contest of a case is expected to ask, as `caps plan` states it; nothing is asked."""
-        resolved, _ = self._open(config, generator, deadline)
-        applied = resolved.cases.apply(case)
-        if isinstance(applied, InputError):
-            raise field_error(applied)
+        resolved, _, case = self._open_case(case, config, generator, deadline)
 
         def rehearsed() -> Forecast:
-            prepared = resolved.preparation(findings=False)(applied)
+            prepared = resolved.preparation(findings=False)(case)
             return forecast_case(prepared, resolved.strategy, resolved.templates, seed=config.seed)
 
         forecast = await asyncio.to_thread(rehearsed)
@@ -374,6 +353,16 @@ class Selector:
         limits = BudgetLimits(tokens=self._judge_tokens)
         return CaseBudget(limits, resolved.price, PoolOfCase(budget), deadline=budget.deadline)
 
+    def _open_case(
+        self, case: Case, config: RunConfig, generator: str, deadline: float
+    ) -> tuple[Resolved, LocalEngine, Case]:
+        """The run of one request, its engine, and its case as the config changes it."""
+        resolved, engine = self._open(config, generator, deadline)
+        changed = resolved.cases.apply(case)
+        if isinstance(changed, InputError):
+            raise field_error(changed)
+        return resolved, engine, changed
+
     def _open(self, config: RunConfig, generator: str, deadline: float) -> tuple[Resolved, LocalEngine]:
         """The run of one request, and its engine."""
         base = self._resolved
@@ -419,7 +408,7 @@ async def _sample(
     except FATAL_ERRORS as error:
         if not pool:
             raise
-        return SampledChoice(Sample(number, None, failure=str(error), cause=error.cause), error=error)
+        return failed(number, error)
 
 
 def _described(request: ChatRequest, case: Case) -> Case:

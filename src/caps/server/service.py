@@ -29,9 +29,10 @@ from caps.sampling.methods import make_preset, resolve_preset
 from caps.server.admission import Admission, Limits
 from caps.server.errors import ApiError, invalid_value
 from caps.server.kept_runs import KeptRuns
-from caps.server.openai_format import Completion, chat_completion, usage_object
+from caps.server.openai_format import chat_completion, usage_object
 from caps.server.requests import (
     PREFIX,
+    Body,
     ChatRequest,
     field_error,
     is_large,
@@ -108,7 +109,7 @@ class SelectionService:
 
     async def chat(
         self, request: ChatRequest, run: str, progress: Callable[[Step], object] = lambda _: None
-    ) -> Completion:
+    ) -> Body:
         """Generate samples, select among them, and return the best as a completion."""
         start = asyncio.get_running_loop().time()
         deadline = start + (request.config.budget_seconds or 0.0)
@@ -134,7 +135,7 @@ class SelectionService:
 
     async def _completion(
         self, request: ChatRequest, samples: Samples, result: ContestResult, run: str
-    ) -> Completion:
+    ) -> Body:
         """The completion of a request; its run is kept, if runs are."""
         completion = chat_completion(request, samples, result, run=run, created=int(time.time()))
         adaptive = {} if samples.adapted is None else adaptive_line(samples.adapted, result.outcome)
@@ -161,12 +162,9 @@ class SelectionService:
         preset = make_preset(resolve_preset(config.preset, request.model), {"seed": str(config.seed)})
         return [ServedGenerator(GeneratorSource(where, preset, Price.stated(config)), self.upstream)]
 
-    async def select(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
+    async def select(self, body: Body, payload: bytes, run: str) -> Body:
         """A case with its own candidates in, a result line out."""
-        config = request_config(body.get("caps"), self.config, self.limits)
-        deadline = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
-        case = await self._parse_case(body, payload, deadline)
-        judge = self.selector.judge or self._judge_for(body, config)
+        case, config, judge, deadline = await self._parse_selection(body, payload)
         async with self.admission.admit(deadline):
             result = await self.selector.select(case, config, generator=judge, deadline=deadline)
         result.outcome.failure = None if result.selection.provisional else result.outcome.failure
@@ -175,14 +173,18 @@ class SelectionService:
         await self._keep(run, result, config, usage)
         return {**line, "run_id": run, "usage": usage}
 
-    async def forecast(self, body: dict[str, Any], payload: bytes) -> dict[str, Any]:
+    async def forecast(self, body: Body, payload: bytes) -> Body:
         """A case with its own candidates in, what it is expected to cost out."""
+        case, config, judge, deadline = await self._parse_selection(body, payload)
+        async with self.admission.admit(deadline):
+            return await self.selector.forecast(case, config, generator=judge, deadline=deadline)
+
+    async def _parse_selection(self, body: Body, payload: bytes) -> tuple[Case, RunConfig, str, float]:
+        """The case, the config, the judge model and the deadline of a request to select."""
         config = request_config(body.get("caps"), self.config, self.limits)
         deadline = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
         case = await self._parse_case(body, payload, deadline)
-        judge = self.selector.judge or self._judge_for(body, config)
-        async with self.admission.admit(deadline):
-            return await self.selector.forecast(case, config, generator=judge, deadline=deadline)
+        return case, config, self.selector.judge or self._judge_for(body, config), deadline
 
     async def _parse_case(self, body: dict[str, Any], payload: bytes, deadline: float) -> Case:
         """The case in a body; a large one is read in a worker process."""
@@ -224,20 +226,12 @@ class SelectionService:
                 "the model server did not list its models: it is down, or has no /models",
                 code="upstream_unreachable",
             )
-        ours = [
-            {
-                "id": PREFIX + row["id"],
-                "object": "model",
-                "created": row.get("created", 0),
-                "owned_by": "caps",
-            }
-            for row in named
+        names = [(name, 0) for name in self.virtual] + [(row["id"], row.get("created", 0)) for row in named]
+        selected = [
+            {"id": PREFIX + name, "object": "model", "created": created, "owned_by": "caps"}
+            for name, created in names
         ]
-        team = [
-            {"id": PREFIX + name, "object": "model", "created": 0, "owned_by": "caps"}
-            for name in self.virtual
-        ]
-        return {"object": "list", "data": [*team, *ours, *named]}
+        return {"object": "list", "data": [*selected, *named]}
 
     async def health(self) -> dict[str, Any]:
         """The state of the upstream, probed at most every two seconds, and the load of this server."""
@@ -272,10 +266,10 @@ class SelectionService:
 
 def _no_candidates_error(samples: Samples) -> ModelError | ApiError:
     """Why there is no answer: the first error of the upstream, else empty replies, else the time limit."""
-    first = next((one.error for one in samples.choices if one.error is not None), None)
+    first = next((sample.error for sample in samples.choices if sample.error is not None), None)
     if first is not None:
         return first
-    causes = {one.sample.cause for one in samples.choices}
+    causes = {sample.cause for sample in samples.choices}
     if "empty" in causes:
         return ApiError(502, "every sample of the model server is empty", code="upstream_empty")
     return ApiError(504, "no sample arrived within the time limit of the request", code="timeout")
