@@ -42,7 +42,7 @@ def completion(*messages):
 
 def events_of(api, **options):
     body = {"model": "caps/m", "messages": [{"role": "user", "content": "?"}], "stream_options": options}
-    return api.events(parse_chat_request(body, RunConfig(), Limits(), None), body, "r")
+    return api.events(parse_chat_request(body, RunConfig(), Limits(), None, chat_problem(body)), body, "r")
 
 
 @settings(max_examples=30)

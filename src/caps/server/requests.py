@@ -102,17 +102,13 @@ class ChatRequest:
         return DEFAULT_DOMAIN if structured else guess_domain({}, candidates), True
 
 
-async def decode_body(payload: bytes, texts: TextWorkers) -> dict[str, Any]:
+async def decode_body(payload: bytes, texts: TextWorkers) -> Body:
     """The JSON object of a body, within bounds; a large body is decoded and checked in a worker process."""
     try:
         if _count_keys(payload) > MAX_KEYS:
             raise InputError(f"has more than {MAX_KEYS:,} keys")
-        if len(payload) > LARGE_BODY:
-            await texts.run(partial(check_body, payload), size=len(payload), limit=0)
-            return split_body(payload)
-        body = decode_object(payload)
-        check_shape(body)
-        return body
+        await texts.run(partial(check_body, payload), size=len(payload), limit=LARGE_BODY)
+        return split_body(payload)
     except InputError as error:
         raise invalid_value("body", str(error)) from None
 
@@ -123,12 +119,8 @@ def _count_keys(payload: bytes) -> int:
 
 
 def check_body(payload: bytes) -> None:
-    """`InputError` unless a body is a JSON object within bounds."""
-    check_shape(decode_object(payload))
-
-
-def check_shape(body: dict[str, Any]) -> None:
-    """`InputError` if an object has too many fields or keys, or is too deep."""
+    """`InputError` unless a body is a JSON object with few enough fields, keys and levels."""
+    body = decode_object(payload)
     if len(body) > MAX_FIELDS:
         raise InputError(f"has more than {MAX_FIELDS:,} fields")
     keys = 0
@@ -148,14 +140,16 @@ def check_shape(body: dict[str, Any]) -> None:
     raise InputError(f"is nested deeper than {MAX_DEPTH} levels")
 
 
-def split_body(payload: bytes) -> dict[str, Any]:
-    """The fields of a large body whose shape was checked; large ones stay `msgspec.Raw`.
+def split_body(payload: bytes) -> Body:
+    """The fields of a body whose shape was checked; large fields of a large body stay `msgspec.Raw`.
 
     They are decoded in a worker process, or sent on as they are.
     """
+    if len(payload) <= LARGE_BODY:
+        return decode_object(payload)
     fields = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
     budget = LARGE_BODY
-    body: dict[str, Any] = {}
+    body: Body = {}
     for name, raw in sorted(fields.items(), key=lambda field: field[0] not in OWN_FIELDS):
         size = memoryview(raw).nbytes
         is_small = size <= min(LARGE_FIELD, budget)
@@ -164,7 +158,7 @@ def split_body(payload: bytes) -> dict[str, Any]:
     return body
 
 
-def decode_object(payload: bytes) -> dict[str, Any]:
+def decode_object(payload: bytes) -> Body:
     """The JSON object of a body, completely decoded; `InputError` if it is not one."""
     try:
         body = msgspec.json.decode(payload)
@@ -175,41 +169,32 @@ def decode_object(payload: bytes) -> dict[str, Any]:
     return body
 
 
-def is_large(body: dict[str, Any]) -> bool:
+def is_large(body: Body) -> bool:
     """Whether some fields of a body are not decoded yet."""
     return any(isinstance(value, msgspec.Raw) for value in body.values())
 
 
-def parse_large_problem(payload: bytes) -> Problem:
-    """The problem of a large chat request, parsed in a worker process; `InputError` names the wrong field."""
-    body = decode_object(payload)
-    check_messages(body)
-    return chat_problem(body)
+def read_chat(to_chat: str, payload: bytes) -> tuple[bytes, Problem]:
+    """The problem of a chat request; of one of another API, also the chat request that it stands for.
 
-
-def translate_large(to_chat: str, payload: bytes) -> tuple[bytes, Problem]:
-    """A large request of another API as a chat request, with its problem; runs in a worker process.
-
-    `to_chat` is the name of the function that translates it.
+    `to_chat` is the name of the function that translates it, if any. `InputError` names the wrong field. A
+    large request is read in a worker process.
     """
-    chat = function_named(to_chat)(decode_object(payload))
-    check_messages(chat)
-    try:
-        return msgspec.json.encode(chat), chat_problem(chat)
-    except (OverflowError, UnicodeEncodeError, RecursionError) as error:
-        raise InputError(f"cannot be encoded ({error})"[:200]) from None
-
-
-def check_messages(body: dict[str, Any]) -> None:
-    """`InputError` unless `messages` is a list of objects."""
+    body = decode_object(payload)
+    if to_chat:
+        body = function_named(to_chat)(body)
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise InputError("messages: must be a list of at least one message")
     if not all(isinstance(message, dict) for message in messages):
         raise InputError("messages: every message must be an object")
+    try:
+        return msgspec.json.encode(body) if to_chat else b"", chat_problem(body)
+    except (OverflowError, UnicodeEncodeError, RecursionError) as error:
+        raise InputError(f"cannot be encoded ({error})"[:200]) from None
 
 
-def parse_case_body(body: dict[str, Any], registered: Sequence[str] = ()) -> Case:
+def parse_case_body(body: Body, registered: Sequence[str] = ()) -> Case:
     """The case in a body; `InputError` if it is not one."""
     row = {name: value for name, value in body.items() if name not in ("caps", "model")}
     try:
@@ -243,13 +228,13 @@ def field_error(error: InputError) -> ApiError:
     )
 
 
-def wants_selection(body: dict[str, Any]) -> bool:
+def wants_selection(body: Body) -> bool:
     """Whether a request is to be answered by selection: its model is `caps` or `caps/…`."""
     model = body.get("model")
     return isinstance(model, str) and (model == PREFIX[:-1] or model.startswith(PREFIX))
 
 
-def upstream_model(body: dict[str, Any], default: str | None) -> str:
+def upstream_model(body: Body, default: str | None) -> str:
     """The model that `caps/<model>` names; `caps` alone is the default model of the server."""
     model = body.get("model")
     name = model.removeprefix(PREFIX[:-1]).removeprefix("/") if isinstance(model, str) else ""
@@ -259,21 +244,16 @@ def upstream_model(body: dict[str, Any], default: str | None) -> str:
 
 
 def parse_chat_request(
-    body: dict[str, Any],
+    body: Body,
     base: RunConfig,
     limits: Limits,
     default_model: str | None,
-    problem: Problem | None = None,
+    problem: Problem,
     *,
     virtual: Mapping[str, RunConfig] | None = None,
     translated: bool = False,
 ) -> ChatRequest:
-    """A chat request from its body; `problem` is given if the body is large and was parsed elsewhere."""
-    if problem is None:
-        try:
-            check_messages(body)
-        except InputError as error:
-            raise field_error(error) from None
+    """A chat request from its body and the problem that `read_chat` read from it."""
     stream, options = body.get("stream"), body.get("stream_options")
     if stream is not None and not isinstance(stream, bool):
         raise invalid_value("stream", "must be true or false")
@@ -286,7 +266,7 @@ def parse_chat_request(
         config=request_config(body.get("caps"), named or base, limits, least=n),
         virtual=named is not None,
         translated=translated,
-        problem=chat_problem(body) if problem is None else problem,
+        problem=problem,
         stream=bool(stream),
         include_usage=isinstance(options, dict) and options.get("include_usage") is True,
         include_progress=isinstance(options, dict) and options.get("include_progress") is True,

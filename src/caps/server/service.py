@@ -31,6 +31,7 @@ from caps.server.errors import ApiError, invalid_value
 from caps.server.kept_runs import KeptRuns
 from caps.server.openai_format import chat_completion, usage_object
 from caps.server.requests import (
+    LARGE_BODY,
     PREFIX,
     Body,
     ChatRequest,
@@ -39,11 +40,10 @@ from caps.server.requests import (
     parse_case_body,
     parse_chat_request,
     parse_large_case,
-    parse_large_problem,
+    read_chat,
     refuse_local_fields,
     request_config,
     split_body,
-    translate_large,
     upstream_model,
 )
 from caps.server.selection import (
@@ -58,7 +58,6 @@ from caps.server.spending import Meter
 from caps.server.virtual_models import ServedGenerator, VirtualModel
 from caps.workers.texts import TextWorkers, name_of
 
-Translation = Callable[[dict[str, Any]], dict[str, Any]]
 PROBE_SECONDS = 3.0
 PROBE_AGE = 2.0
 
@@ -80,30 +79,22 @@ class SelectionService:
     _probed: list[tuple[float, str]] = field(default_factory=list, init=False)
 
     async def parse_chat(
-        self, body: dict[str, Any], payload: bytes, to_chat: Translation | None = None
+        self, body: Body, payload: bytes, to_chat: Callable[[Body], Body] | None = None
     ) -> ChatRequest:
         """Parse a chat request, or one of another API; a large one is read in a worker process."""
-        problem = None
+        work = partial(read_chat, "" if to_chat is None else name_of(to_chat), payload)
         try:
-            if to_chat is not None and is_large(body):
-                work = partial(translate_large, name_of(to_chat), payload)
-                translated, problem = await self.texts.run(work, size=len(payload), limit=0)
-                body = split_body(translated)
-            elif to_chat is not None:
-                body = to_chat(body)
-            elif is_large(body):
-                problem = await self.texts.run(
-                    partial(parse_large_problem, payload), size=len(payload), limit=0
-                )
+            chat, problem = await self.texts.run(work, size=len(payload), limit=LARGE_BODY)
         except InputError as error:
             raise field_error(error) from None
+        body = split_body(chat) if chat else body
         return parse_chat_request(
             body,
             self.config,
             self.limits,
             self.model,
             problem,
-            virtual={name: one.config for name, one in self.virtual.items()},
+            virtual={name: model.config for name, model in self.virtual.items()},
             translated=to_chat is not None,
         )
 
@@ -186,7 +177,7 @@ class SelectionService:
         case = await self._parse_case(body, payload, deadline)
         return case, config, self.selector.judge or self._judge_for(body, config), deadline
 
-    async def _parse_case(self, body: dict[str, Any], payload: bytes, deadline: float) -> Case:
+    async def _parse_case(self, body: Body, payload: bytes, deadline: float) -> Case:
         """The case in a body; a large one is read in a worker process."""
         try:
             if is_large(body):
@@ -206,13 +197,13 @@ class SelectionService:
             )
         return case
 
-    def _judge_for(self, body: dict[str, Any], config: RunConfig) -> str:
+    def _judge_for(self, body: Body, config: RunConfig) -> str:
         """The judge model that a request names; not required for a strategy without a judge."""
         if not self.selector.asks_model(config) and not body.get("model"):
             return self.model or ""
         return upstream_model(body, self.model)
 
-    async def models(self) -> dict[str, Any]:
+    async def models(self) -> Body:
         """The models of the upstream, each also as `caps/…`."""
         try:
             async with asyncio.timeout(PROBE_SECONDS):
@@ -233,7 +224,7 @@ class SelectionService:
         ]
         return {"object": "list", "data": [*selected, *named]}
 
-    async def health(self) -> dict[str, Any]:
+    async def health(self) -> Body:
         """The state of the upstream, probed at most every two seconds, and the load of this server."""
         now = time.monotonic()
         if not self._probed or now - self._probed[-1][0] > PROBE_AGE:
