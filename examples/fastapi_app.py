@@ -104,4 +104,4 @@ async def failed(request: Request, error: caps.CapsError) -> JSONResponse:  # no
 
 
 if __name__ == "__main__":
-    uvicorn.run(app)
+    uvicorn.run(app, port=8080)

@@ -27,6 +27,7 @@ OTHER_OPTIONS = {
     "--is-embedding", "--show-completion", "--version",
 }  # fmt: skip
 ENDPOINT = "http://localhost:8000/v1"
+SERVE = "http://127.0.0.1:8400"  # where pages expect `caps serve`
 
 
 def blocks(language):
@@ -41,10 +42,10 @@ def blocks(language):
     ]
 
 
-def write_files(page, folder):
+def write_files(page, folder, endpoint):
     """Write the blocks of a page that have the name of a file as their title."""
     for name, body in FILE.findall(page.read_text()):
-        (folder / name).write_text(body)
+        (folder / name).write_text(body.replace(ENDPOINT, endpoint))
         sys.modules.pop(Path(name).stem, None)
 
 
@@ -62,13 +63,14 @@ def server():
 @pytest.mark.parametrize(("page", "body"), blocks("python"))
 def test_python_runs(page, body, server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_files(page, tmp_path)
+    write_files(page, tmp_path, server.url)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(domains, "_registered", {})  # what a page registers is gone afterwards
-    names = {"BASE_URL": server.url, "MODEL": "stub"}
     body = body.replace(ENDPOINT, server.url)
-    with running(server.url) if "SERVE_URL" in body else nullcontext() as serving:
-        exec(compile(body, str(page), "exec"), names | ({"SERVE_URL": serving.url} if serving else {}))
+    with running(server.url) if SERVE in body else nullcontext() as serving:
+        if serving:
+            body = body.replace(SERVE, serving.url.removesuffix("/v1"))
+        exec(compile(body, str(page), "exec"), {})
 
 
 @pytest.mark.slow
@@ -80,7 +82,7 @@ def test_python_runs(page, body, server, tmp_path, monkeypatch):
 def test_commands_run(page, server, tmp_path, monkeypatch):
     """A page's own commands are run in order, against a stub where they name an endpoint; make targets must exist."""
     monkeypatch.chdir(tmp_path)
-    write_files(page, tmp_path)
+    write_files(page, tmp_path, server.url)
     case = {
         "id": "sum",
         "domain": "math",
