@@ -2,9 +2,7 @@
 
 import json
 import re
-from base64 import b64decode
 from contextlib import ExitStack
-from gzip import decompress
 
 import msgspec
 import pytest
@@ -23,7 +21,7 @@ from caps.reports.report import load_report
 from caps.reports.run_page import case_page, receipt_line, receipts, run_page
 from caps.testing import case_line, spread
 from reports.test_html import read
-from support.pages import packed_data
+from support.pages import packed_data, part_in, unpacked
 from support.running import by_quality, run_cases
 
 NAMES = ("first", "second", "third")
@@ -364,9 +362,9 @@ def test_a_large_run_keeps_its_receipts_beside_the_page(folder, tmp_path, monkey
     _write([run], None, tmp_path / "page.html", texts=True)
     parts = sorted((tmp_path / "page_files").iterdir())
     assert [part.name for part in parts] == ["0.js", "1.js", "2.js"]
-    start, packed = re.fullmatch(r'capsPart\((\d+),"(.*)"\);\n', parts[1].read_text()).groups()
-    (second,) = decompress(b64decode(packed)).decode().split("\0")
-    assert int(start) == 1
+    start, packed = part_in(parts[1].read_bytes())
+    (second,) = unpacked(packed)
+    assert start == 1
     assert read(second).text.startswith("Case second")
     data = packed_data((tmp_path / "page.html").read_text())
     assert data["starts"] == [0, 1, 2]

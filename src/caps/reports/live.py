@@ -28,6 +28,7 @@ POLL_SECONDS = 1.0  # between checks of the folder
 REST_FACTOR = 5  # the pause between two readings is at least this many times as long as the first
 SILENT_SECONDS = 120.0  # after which the page says that there is no news
 STUDY_PAGE = "page.html"
+NOT_STORED = {"Cache-Control": "no-store"}
 
 OpenRun = Callable[[Path], AbstractContextManager[RebuiltRun]]
 
@@ -54,17 +55,15 @@ class LiveReport:
 
     async def _page(self, _: web.Request) -> web.Response:
         text = await asyncio.to_thread(self._html)
-        return web.Response(text=text, content_type="text/html", headers={"Cache-Control": "no-store"})
+        return web.Response(text=text, content_type="text/html", headers=NOT_STORED)
 
     async def _receipt(self, request: web.Request) -> web.Response:
-        text = await asyncio.to_thread(self._part, int(request.match_info["index"]))
-        return web.Response(text=text, content_type="text/javascript", headers={"Cache-Control": "no-store"})
+        script = await asyncio.to_thread(self._part, int(request.match_info["index"]))
+        return web.Response(body=script, content_type="text/javascript", headers=NOT_STORED)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send progress, and figures and new rows whenever the run changes, as server-sent events."""
-        stream = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-        )
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream", **NOT_STORED})
         with suppress(ConnectionError):  # the reader closed the page
             await stream.prepare(request)
             await self._send(stream, request)
@@ -149,7 +148,7 @@ class LiveReport:
                 "finished": report.run.finished,
             }
 
-    def _part(self, index: int) -> str:
+    def _part(self, index: int) -> bytes:
         with self._lock:
             run = self._report().run
             names = list(run.selections)

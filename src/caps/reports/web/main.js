@@ -1,5 +1,5 @@
 // Theme, receipts on demand, and what the page shows for an address.
-const data = JSON.parse(await inflate(document.getElementById("data").textContent));
+const data = JSON.parse(await inflate(atob(document.getElementById("data").textContent)));
 const overview = document.getElementById("overview");
 const receiptView = document.getElementById("receipt");
 const theme = document.getElementById("theme");
@@ -17,16 +17,23 @@ setTheme(dark.matches ? "dark" : "light");
 theme.addEventListener("click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 
 async function unpack(start, packed) {
-  (await inflate(packed)).split("\0").forEach((receipt, index) => receipts.set(start + index, receipt));
+  (await inflate(packed)).split("\0").forEach((receipt, index) => receipts.set(start + index, unfolded(receipt)));
+}
+// A line that was there before is its number.
+function unfolded(receipt) {
+  const lines = [];
+  for (const line of receipt.split("\n")) lines.push(line[0] === "\x01" ? lines[line.slice(1)] : line);
+  return lines.join("\n");
 }
 // Receipts beside the page are scripts that call this: a page from disk can load nothing else.
 window.capsPart = (start, packed) => unpacking.push(unpack(start, packed));
 
 function fetchPart(number) {
   const inside = document.getElementById(`part-${number}`);
-  if (inside) return unpack(data.starts[number], inside.textContent);
+  if (inside) return unpack(data.starts[number], atob(inside.textContent));
   return new Promise((done) => {
     const script = document.createElement("script");
+    script.charset = "x-user-defined"; // each byte is a letter
     script.src = trusted.createScriptURL(`${data.folder}/${number}.js`);
     script.onload = script.onerror = () => { script.remove(); Promise.allSettled(unpacking).then(done); };
     document.head.append(script);

@@ -42,13 +42,13 @@ const trusted = (window.trustedTypes ?? { createPolicy: (_, rules) => rules })
 let libraries = null, markdown = null;
 
 async function inflate(packed) {
-  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+  const bytes = Uint8Array.from(packed, (letter) => letter.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 
 // The policy of the page allows this script by its digest, and no other.
 function loadLibraries() {
-  libraries ??= inflate(document.getElementById("libraries").textContent).then((code) => {
+  libraries ??= inflate(atob(document.getElementById("libraries").textContent)).then((code) => {
     const script = document.createElement("script");
     script.text = trusted.createScript(code);
     document.head.append(script);
