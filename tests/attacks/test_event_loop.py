@@ -132,12 +132,7 @@ def asked_beside_others(payload, *, path="/v1/select", behaviour=better_quality_
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "97,000 statements",
-        "long programs",
-        "tags to be escaped",
-        pytest.param(SLOW, marks=pytest.mark.slow),
-    ],
+    ["97,000 statements", "long programs", "tags to be escaped", pytest.param(SLOW, marks=pytest.mark.slow)],
 )
 def test_a_server_answers_others_while_it_prepares(name):
     options = {"strategy": "caps", "keep_going": True}  # texts with tags need verdicts with a code
@@ -172,14 +167,7 @@ def keys(count, form='"{}":1'):
     return ",".join(form.format(number) for number in range(count))
 
 
-ROUTES = (
-    "chat/completions",
-    "responses",
-    "messages",
-    "messages/count_tokens",
-    "select",
-    "embeddings",
-)
+ROUTES = ("chat/completions", "responses", "messages", "messages/count_tokens", "select", "embeddings")
 MANY = 200_000
 SHAPES = {
     "many keys": (lambda: "{" + keys(MANY) + "}", "more than 100,000 keys"),

@@ -136,6 +136,13 @@ def test_expired_and_failed_items_are_asked_again_and_odd_lines_are_named(files)
     assert [row["body"]["seed"] for row in rows if "seed" in row["body"]] == [100, 100], "unreadable and cut"
 
 
+def test_what_keeps_failing_is_asked_in_three_files(files):
+    files.cases = write_cases(files.path / "cases.jsonl", 1, n=2)
+    done = to_the_end(files.step, files.folder, lambda *_: Status(503, "busy"))
+    assert done.exit_code == 1
+    assert len(list((files.folder / "requests").iterdir())) == 3
+
+
 def test_what_is_under_way_is_written_again_only_when_its_file_is_deleted(files):
     waits(lambda: files.step("--batch", "lines=8"))
     (files.folder / "requests" / "003.jsonl.partial").write_text("of a command that was killed")

@@ -43,8 +43,7 @@ def test_presets_are_calibrated_to_their_accuracy(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "flaw",
-    [{"shared_bias": 1.0}, {"position_bias": 0.8}, {"noise": 0.0}, {"noise": 1.0}, {"tie_band": 0.6}],
+    "flaw", [{"shared_bias": 1.0}, {"position_bias": 0.8}, {"noise": 0.0}, {"noise": 1.0}, {"tie_band": 0.6}]
 )
 def test_accuracy_stays_what_was_asked_for_whatever_the_flaws(flaw):
     assert measured_accuracy(JudgeModel(accuracy=0.75, **flaw), Level.FULL, 1200) == pytest.approx(

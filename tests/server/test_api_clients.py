@@ -6,14 +6,7 @@ import anthropic
 import openai
 import pytest
 
-from caps.testing import (
-    Reply,
-    ScriptedEndpoint,
-    Status,
-    is_judge,
-    running,
-    upstream,
-)
+from caps.testing import Reply, ScriptedEndpoint, Status, is_judge, running, upstream
 
 PICTURE = "iVBORw0KGgoAAAANSUhEUg=="
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -7,16 +7,7 @@ import threading
 import pytest
 
 from caps.server.admission import Limits
-from caps.testing import (
-    ManyApis,
-    Pieces,
-    Raw,
-    Reply,
-    ScriptedEndpoint,
-    Status,
-    asked,
-    upstream,
-)
+from caps.testing import ManyApis, Pieces, Raw, Reply, ScriptedEndpoint, Status, asked, upstream
 from support.fuzzing import APIS, fuzz
 from support.serving import inside, served
 from support.waiting import until

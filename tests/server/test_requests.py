@@ -250,11 +250,7 @@ async def test_a_client_that_disconnects_ends_the_work_upstream():
         leaves = asyncio.Event()
         visits = [
             asyncio.ensure_future(
-                call(
-                    path=f"/v1/{path}",
-                    body=asked(caps={"n": 4}, stream=stream, **more),
-                    leaves=leaves,
-                )
+                call(path=f"/v1/{path}", body=asked(caps={"n": 4}, stream=stream, **more), leaves=leaves)
             )
             for path, more in (
                 ("chat/completions", {}),
@@ -311,13 +307,7 @@ async def test_the_description_names_every_route_and_the_limits(stub):
         "application/json"
     ]
     assert options["schema"]["properties"]["caps"]["properties"]["n"]["maximum"] == 9
-    named = {
-        "/v1/select",
-        "/v1/models",
-        "/v1/responses",
-        "/v1/messages",
-        "/v1/messages/count_tokens",
-    }
+    named = {"/v1/select", "/v1/models", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"}
     assert {*named, "/health", "/metrics"} < set(description["paths"])
 
 

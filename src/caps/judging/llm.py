@@ -22,17 +22,7 @@ from msgspec.structs import replace
 from caps.core.domains import Domain
 from caps.core.settings import check_settings, setting
 from caps.core.text import shortened_line
-from caps.core.types import (
-    Answer,
-    Ask,
-    Pairing,
-    Rating,
-    Solo,
-    Unanswered,
-    Usage,
-    Verdict,
-    shows_difference,
-)
+from caps.core.types import Answer, Ask, Pairing, Rating, Solo, Unanswered, Usage, Verdict, shows_difference
 from caps.costs.budget import Budget, UnlimitedBudget
 from caps.evidence.domains import domain_named
 from caps.evidence.entrants import shown_media

@@ -14,17 +14,7 @@ from caps.files import decode_json, read_file
 
 T = TypeVar("T")
 NAMES = tuple(spec.name for spec in fields(JudgeProfile))
-BESIDE = (
-    "source",
-    "model",
-    "confidence",
-    "date",
-    "seed",
-    "counts",
-    "intervals",
-    "assumed",
-    "warnings",
-)
+BESIDE = ("source", "model", "confidence", "date", "seed", "counts", "intervals", "assumed", "warnings")
 
 
 def profile_row(profile: JudgeProfile, about: Mapping[str, Any]) -> dict[str, Any]:

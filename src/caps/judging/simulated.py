@@ -117,19 +117,18 @@ class JudgeModel:
             return self.accuracy if self.accuracy_difference is None else self.accuracy_difference
         return self.accuracy if level == Level.FULL else self.accuracy_partial
 
-    def pull(self, level: int) -> float:
-        """The mean pull at a level; the sign of the default pull depends on the seed."""
+    def stated_pull(self, level: int) -> float | None:
+        """The mean pull at a level, if a setting states one."""
         if level == Level.PARTIAL and self.position_bias_partial is not None:
             return self.position_bias_partial
-        if self.position_bias is not None:
-            return self.position_bias
-        return USUAL_PULL if self.wanted(level) >= GOOD_ENOUGH else WEAK_PULL
+        return self.position_bias
 
-    def pull_is_usual(self, level: int) -> bool:
-        """Whether the pull at a level is the default."""
-        return self.position_bias is None and not (
-            level == Level.PARTIAL and self.position_bias_partial is not None
-        )
+    def pull(self, level: int) -> float:
+        """The mean pull at a level; the sign of the default one depends on the seed."""
+        stated = self.stated_pull(level)
+        if stated is not None:
+            return stated
+        return USUAL_PULL if self.wanted(level) >= GOOD_ENOUGH else WEAK_PULL
 
     @property
     def spread(self) -> float:
@@ -212,7 +211,7 @@ class SimulatedJudge:
         """The pull towards slot A in this case."""
         if level not in self._pulls:
             mean, spread = self._model.pull(level), self._model.pull_spread
-            if self._model.pull_is_usual(level) and _normal(self._seed, self._judge, SIDE) < 0:
+            if self._model.stated_pull(level) is None and _normal(self._seed, self._judge, SIDE) < 0:
                 mean = -mean
             self._pulls[level] = mean + (spread * self._error(SLOT, (0,), level) if spread else 0.0)
         return self._pulls[level]

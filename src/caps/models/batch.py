@@ -36,7 +36,6 @@ from caps.models.http import HttpModel
 from caps.models.journaled import recalled
 from caps.models.wire import (
     REPLY_BYTES,
-    OversizedReplyError,
     decode,
     embedded_status,
     encode_body,
@@ -285,11 +284,7 @@ class BatchApi:
         """Retry until the call succeeds or a retry is pointless."""
         tries = Attempts(self._retries, Random())
         while isinstance(outcome := await once(), Fault):
-            pause = None
-            if outcome.retry:
-                pause = tries.pause(
-                    loading=outcome.loading, known=True, asked=outcome.wait, now=time.monotonic()
-                )
+            pause = tries.pause_after(outcome, known=True)
             if pause is None:
                 raise outcome.error
             await asyncio.sleep(pause)
@@ -314,14 +309,8 @@ class BatchApi:
                     await save(response)
                     return read(None)
                 payload = await (read_body(response, REPLY_BYTES) if fine else read_start(response))
-        except OversizedReplyError as error:
-            return faults.oversized(where, error.limit)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            return faults.unreachable(where, str(error) or type(error).__name__)
-        except TimeoutError:
-            return faults.broken_off(where, "no reply in time")
-        except (aiohttp.ClientError, OSError) as error:
-            return faults.broken_off(where, type(error).__name__)
+        except faults.NO_REPLY as error:
+            return faults.no_reply(error, where, None)
         if status in _ABSENT:
             message = (
                 f"{where} has no Batch API (status {status} at /{path}): give --batch-dir DIR to write files "

@@ -1,12 +1,15 @@
 """Failed requests: the error for the user, whether a retry may help, and how long to wait."""
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from random import Random
 from typing import Any
+
+import aiohttp
 
 from caps.core.errors import (
     AccessError,
@@ -21,6 +24,7 @@ from caps.core.errors import (
     UnreachableError,
 )
 from caps.core.text import shortened_line
+from caps.models.wire import OversizedReplyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,12 @@ class Attempts:
         jitter = self._rng.uniform(0, retries.bound(self._failures - 1))
         # Jitter on top of the requested wait: otherwise all rejected calls would return at the same time.
         return jitter if asked is None else asked + min(jitter, 1.0)
+
+    def pause_after(self, fault: "Fault", *, known: bool) -> float | None:
+        """Seconds to wait after a failed request; None if it is not to be sent again."""
+        if not fault.retry:
+            return None
+        return self.pause(loading=fault.loading, known=known, asked=fault.wait, now=time.monotonic())
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
@@ -124,6 +134,21 @@ class Fault:
     loading: bool = False
     renamed: bool = False
     wait: float | None = None
+
+
+#: What is raised if no whole reply arrives; `no_reply` says why.
+NO_REPLY = (aiohttp.ClientError, OSError, TimeoutError, OversizedReplyError)
+
+
+def no_reply(error: Exception, address: str, seconds: float | None, *, chat: bool = True) -> Fault:
+    """Why no whole reply arrived; `seconds` is the read timeout that the user can set."""
+    if isinstance(error, OversizedReplyError):
+        return oversized(address, error.limit, chat=chat)
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return unreachable(address, str(error) or type(error).__name__)
+    if not isinstance(error, TimeoutError):
+        return broken_off(address, type(error).__name__)
+    return broken_off(address, "no reply in time") if seconds is None else timed_out(address, seconds)
 
 
 def unreachable(address: str, reason: str) -> Fault:

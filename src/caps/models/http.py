@@ -38,14 +38,13 @@ from caps.core.secrets import (
 )
 from caps.core.text import printable_line
 from caps.models import faults
-from caps.models.base import Completion, Connection, ConnectOptions, HasConnections, Request
+from caps.models.base import Completion, ConnectOptions, Request
 from caps.models.faults import Attempts, Fault, Retries
 from caps.models.limits import SharedTimeout, make_gate
 from caps.models.wire import (
     NAME_CHARS,
     RENAMED,
     REPLY_BYTES,
-    OversizedReplyError,
     decode,
     embedded_status,
     encode_body,
@@ -287,14 +286,8 @@ class HttpModel:
                     payload = await (read_body(response, limit) if fine else read_start(response))
                     if fine and self._reply_secrets:
                         payload = await self._scrubbed(payload)
-        except OversizedReplyError as error:
-            return faults.oversized(self.address, error.limit, chat=path == CHAT)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            return faults.unreachable(self.address, str(error) or type(error).__name__)
-        except TimeoutError:
-            return faults.timed_out(self.address, self._timeouts.read)
-        except (aiohttp.ClientError, OSError) as error:
-            return faults.broken_off(self.address, type(error).__name__)
+        except faults.NO_REPLY as error:
+            return faults.no_reply(error, self.address, self._timeouts.read, chat=path == CHAT)
         return self._read(status, headers, payload, read, model, path="" if path == CHAT else path)
 
     def _read(
@@ -337,11 +330,6 @@ class HttpModel:
             base = self._base.parent if outside else self._base
             self._urls[path] = (base / path.removeprefix("/")).with_query(self._base.query)
         return self._urls[path]
-
-    def _pause(self, tries: Attempts, fault: Fault) -> float | None:
-        if not fault.retry:
-            return None
-        return tries.pause(loading=fault.loading, known=self.known, asked=fault.wait, now=time.monotonic())
 
     def _open(self) -> aiohttp.ClientSession:
         """The session, created in the running loop on first use."""
@@ -420,7 +408,7 @@ class HttpConnection:
                 server._limit_name = RENAMED
                 continue
             tries = tries or Attempts(server._retries, server._rng)
-            pause = server._pause(tries, outcome)
+            pause = tries.pause_after(outcome, known=server.known)
             kind = type(outcome.error).__name__
             if pause is None:
                 _log.info("%s: %s; the call failed for good", server.address, kind)
@@ -472,42 +460,3 @@ def _decoded(payload: bytes) -> Any:
         return decode(payload)
     except ValueError:
         return None
-
-
-class UpstreamConnection(Connection, Protocol):
-    """A place among the calls that may run at a model server, or at one of several, at once."""
-
-    async def send(self, call: Call[T]) -> Exchange[T]:
-        """Make a call, with retries."""
-        ...
-
-
-class Upstream(HasConnections, Protocol):
-    """A model server, or several servers of one model, whose requests and replies can be forwarded."""
-
-    @property
-    def address(self) -> str:
-        """The address without secrets."""
-        ...
-
-    def expect(self, calls: int) -> None:
-        """Announce calls that are about to start together."""
-        ...
-
-    def held_connection(self) -> AbstractAsyncContextManager[UpstreamConnection]:
-        """A connection for one call, which no other call takes before the block of `async with` ends."""
-        ...
-
-    def post(
-        self, path: str, body: bytes, headers: Mapping[str, str] | None = None
-    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Send bytes unchanged to a path below the base URL; raises what aiohttp does."""
-        ...
-
-    async def listing(self) -> tuple[int, Any]:
-        """Status and model list; raises what aiohttp does, or `ValueError`."""
-        ...
-
-    def secrets(self, *, failed: bool) -> Secrets:
-        """The secrets to remove from a forwarded reply; short keys only if it is an error."""
-        ...

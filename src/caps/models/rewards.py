@@ -25,7 +25,8 @@ from caps.core.errors import GarbledError, ModelError, RefusedError, SettingErro
 from caps.core.text import estimate_tokens
 from caps.core.types import Message, Usage
 from caps.models.base import Completion, Notify, Request, ignore
-from caps.models.http import Call, Exchange, Upstream
+from caps.models.http import Call, Exchange
+from caps.models.servers import Upstream
 from caps.models.wire import MAX_COUNT, encode_with_extra
 
 BATCH = 32  # answers of one call

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from random import Random
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import aiohttp
 import msgspec
@@ -422,6 +422,10 @@ class _ServersConnection:
             prefix_of_body(call.write("max_tokens")), self._held, lambda connection: connection.send(call)
         )
         return done._replace(attempts=done.attempts + before)
+
+
+#: A model server, or several servers of one model, whose requests and replies can be forwarded.
+Upstream: TypeAlias = HttpModel | ServersModel
 
 
 def connect(options: ConnectOptions) -> ServersModel:

@@ -7,16 +7,19 @@ needs the package `tokenizers` (the extra of that name), which is imported here 
 import asyncio
 import dataclasses
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 from msgspec.structs import replace
 
 from caps.core.errors import MissingExtraError, SettingError
 from caps.core.secrets import split_addresses
 from caps.files import read_text
 from caps.models.base import Completion, Model, Recalls, Request
+from caps.models.http import HttpModel
 from caps.models.wire import decode, read_body
 
 SECONDS = 5.0  # for all texts together; a server that takes longer is not worth waiting for
@@ -97,28 +100,24 @@ async def tokens_per_character(
 
     Several servers are represented by the first. This never raises: a plan falls back to its estimate.
     """
-    url = split_addresses(address)[0] if "://" in address else ""
-    if not url.startswith("http"):
+    if not address.startswith("http"):
         return None
-    root = url.partition("?")[0].rstrip("/").removesuffix("/v1")
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     samples = [text[:MAX_CHARS] for text, _ in zip(texts, range(MAX_TEXTS), strict=False) if text.strip()]
     try:
-        async with (
-            asyncio.timeout(seconds),
-            aiohttp.ClientSession(headers=headers, cookie_jar=aiohttp.DummyCookieJar()) as session,
-        ):
-            counts = [await _count(session, f"{root}/tokenize", model, text) for text in samples]
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        server = HttpModel(split_addresses(address)[0], api_key)
+        async with asyncio.timeout(seconds), AsyncExitStack() as stack:
+            stack.push_async_callback(server.close)
+            counts = [await _count(server, model, text) for text in samples]
+    except (SettingError, aiohttp.ClientError, OSError, TimeoutError, ValueError):
         return None
     characters = sum(map(len, samples))
     return sum(counts) / characters if characters and all(counts) else None
 
 
-async def _count(session: aiohttp.ClientSession, url: str, model: str, text: str) -> int:
+async def _count(server: HttpModel, model: str, text: str) -> int:
     """Tokens of one text, 0 if the reply is invalid. vLLM reads `prompt`, llama.cpp `content`."""
     body = {"model": model, "prompt": text, "content": text}
-    async with session.post(url, json=body, allow_redirects=False) as response:
+    async with server.post("/tokenize", msgspec.json.encode(body)) as response:
         if response.status != 200:
             return 0
         reply: Any = decode(await read_body(response))

@@ -23,8 +23,8 @@ from caps.core.errors import MissingExtraError, SettingError
 from caps.core.secrets import shown_address
 from caps.models.embedded import EmbeddedModel
 from caps.models.endpoints import Endpoint, least_context
-from caps.models.http import HttpModel, Upstream
-from caps.models.servers import ServersModel
+from caps.models.http import HttpModel
+from caps.models.servers import ServersModel, Upstream
 from caps.sampling.generators import read_sources
 from caps.server.admission import Admission, Limits
 from caps.server.auth import HEALTH_PATH, LIVE_PATH, READY_PATH, AuthMiddleware

@@ -12,7 +12,7 @@ import aiohttp
 from caps.core.secrets import Secrets, StreamScrubber
 from caps.engines.adaptive import Step
 from caps.models.base import estimate_prompt
-from caps.models.http import Upstream
+from caps.models.servers import Upstream
 from caps.models.wire import FORWARDED_BYTES, OversizedReplyError, limited
 from caps.server.admission import Admission
 from caps.server.anthropic_format import MESSAGES, counted_to_chat, model_list, model_row

@@ -16,16 +16,7 @@ from uuid import uuid4
 from caps.core.errors import CapsError
 from caps.server.admission import Limits
 from caps.server.errors import ApiError, to_api_error
-from caps.server.http import (
-    ASGIApp,
-    ClientDisconnect,
-    Headers,
-    Message,
-    Receive,
-    Scope,
-    Send,
-    error_response,
-)
+from caps.server.http import ASGIApp, ClientDisconnect, Headers, Message, Receive, Scope, Send, error_response
 from caps.server.spending import Spending, spending_of_request
 from caps.server.telemetry import JsonLog, Metrics
 

@@ -37,7 +37,8 @@ from caps.judging.base import NOTHING
 from caps.judging.payment import LOST_REPLIES
 from caps.models.base import Completion, Model, Request
 from caps.models.endpoints import Endpoint
-from caps.models.http import CHAT, Call, Upstream
+from caps.models.http import CHAT, Call
+from caps.models.servers import Upstream
 from caps.models.wire import read_completion, sanitize
 from caps.sampling.base import Sample
 from caps.sampling.generators import Quality
@@ -396,11 +397,7 @@ def budget_left(config: RunConfig, choices: Sequence[SampledChoice]) -> RunConfi
 
 
 async def _sample(
-    generator: ServedGenerator,
-    request: ChatRequest,
-    budget: Budget,
-    number: int,
-    pool: Sequence[Candidate],
+    generator: ServedGenerator, request: ChatRequest, budget: Budget, number: int, pool: Sequence[Candidate]
 ) -> SampledChoice:
     """One sample of a generator; an error that every sample would hit is raised unless there is an answer."""
     try:

@@ -19,8 +19,7 @@ from caps.costs.prices import Price
 from caps.engines.adaptive import Step
 from caps.evidence.domains import registered_fields
 from caps.models.endpoints import Endpoint
-from caps.models.http import Upstream
-from caps.models.servers import ServersModel
+from caps.models.servers import ServersModel, Upstream
 from caps.models.wire import model_rows
 from caps.runs.adaptive_lines import adaptive_line
 from caps.runs.result_lines import selection_line, server_lines

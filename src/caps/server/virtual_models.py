@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from caps.config import RunConfig
 from caps.config.tables import Place, Table, read_table
-from caps.models.http import Upstream
+from caps.models.servers import Upstream
 from caps.sampling.generators import GeneratorSource
 
 
