@@ -21,6 +21,7 @@ from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points
 from inspect import getdoc, signature
 from re import compile as pattern
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from caps.core.errors import SettingError
@@ -50,7 +51,21 @@ class Registry(NamedTuple):
     group: str
     table: Mapping[str, Entry]
     aliases: Mapping[str, str]
-    methods: Mapping[str, tuple[str, ...]] = {}
+    methods: Mapping[str, tuple[str, ...]]
+
+
+def _registry(
+    kind: str,
+    group: str,
+    home: str,
+    table: Mapping[str, tuple[str, str, str]],
+    *,
+    aliases: Mapping[str, str] = MappingProxyType({}),
+    methods: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> Registry:
+    """A registry; the paths of its table follow `home`, and an entry is (path, description, reference)."""
+    entries = {name: Entry(home + path, about, reference) for name, (path, about, reference) in table.items()}
+    return Registry(kind, group, entries, aliases, methods)
 
 
 class ListedEntry(NamedTuple):
@@ -62,308 +77,242 @@ class ListedEntry(NamedTuple):
     package: str
 
 
-PAPER = "CAPS"
 DEFAULT_STRATEGY = "posterior"  # docs/design/0006
 DEFAULT_JUDGE = "model"
 REWARD_JUDGE = "reward"
 MODEL_JUDGES = (DEFAULT_JUDGE, REWARD_JUDGE)  # which ask a server
 DEFAULT_DOMAIN = "general"
-_STRATEGIES = {
-    "caps": Entry("caps.strategies.caps:Caps", "the cascade of Algorithm 1 (CAPS-Core)", f"{PAPER}, §3.2"),
-    "caps-r": Entry(
-        "caps.strategies.caps:CAPS_R", "the cascade with rescue, the published CAPS", f"{PAPER}, §3.3"
-    ),
-    "caps-plus": Entry(
-        "caps.strategies.caps:CAPS_PLUS", "the cascade with known issues fixed", "docs/design/0002"
-    ),
-    "no-rescue": Entry("caps.strategies.caps:Caps", "ablation: CAPS-R without rescue", f"{PAPER}, Tab. 6"),
-    "no-dedup": Entry(
-        "caps.strategies.caps:NO_DEDUP", "ablation: CAPS-R without Stage 0", f"{PAPER}, Tab. 6"
-    ),
-    "all-e2": Entry(
-        "caps.strategies.caps:ALL_E2", "ablation: CAPS-R at full evidence only", f"{PAPER}, Tab. 6"
-    ),
-    "unweighted": Entry(
-        "caps.strategies.caps:UNWEIGHTED", "ablation: CAPS-R, every game weighs 1", f"{PAPER}, Tab. 6"
-    ),
-    "random-pairing": Entry(
-        "caps.strategies.caps:RANDOM_PAIRING", "ablation: CAPS-R, random pairs in Stage A", f"{PAPER}, Tab. 6"
-    ),
-    "v1-infer": Entry(
-        "caps.strategies.v1_infer:V1Infer", "uncertainty-guided Swiss tournament", "Singh et al. 2026"
-    ),
-    "v1-infer-caps": Entry(
-        "caps.strategies.v1_infer:V1_INFER_CAPS",
-        "V1-Infer with the settings CAPS compares with",
-        f"{PAPER}, §D.1",
-    ),
-    "vanilla": Entry("caps.strategies.vanilla:Vanilla", "the first sample, unjudged", f"{PAPER}, §4.1"),
-    "pointwise": Entry(
-        "caps.strategies.pointwise:Pointwise", "rate each alone, 1 to 10", "Venkatraman et al. 2025"
-    ),
-    "random-pairs": Entry(
-        "caps.strategies.random_pairs:RandomPairs", "random pairs, as many as V1-Infer", f"{PAPER}, §4.3"
-    ),
-    "random-pairs-caps": Entry(
-        "caps.strategies.random_pairs:RANDOM_PAIRS_CAPS",
-        "random pairs with the weight floor CAPS compares with",
-        f"{PAPER}, §4.3",
-    ),
-    "majority": Entry(
-        "caps.strategies.voting:Majority", "the most common answer, unjudged", "Wang et al. 2022"
-    ),
-    "tests-first": Entry(
-        "caps.strategies.tests_first:TestsFirst", "most public examples passed, then the majority", "caps"
-    ),
-    "posterior": Entry(
-        "caps.strategies.posterior:Posterior", "votes, findings and verdicts in one probability", "caps"
-    ),
-    "naive": Entry(
-        "caps.strategies.naive:Naive", "votes and verdicts as independent evidence: the baseline", "caps"
-    ),
-    "sprint": Entry(
-        "caps.strategies.sprint:Sprint", "halve at E1, knockout at E2, doubtful games twice", "caps"
-    ),
-    "round-robin": Entry("caps.strategies.round_robin:RoundRobin", "everyone meets everyone", "Hunter 2004"),
-    "knockout": Entry(
-        "caps.strategies.knockout:Knockout", "single elimination, answers grouped", "Liu et al. 2025"
-    ),
-    "pivot": Entry("caps.strategies.pivot:Pivot", "a ring, then all against the leaders", "llm-verifier"),
-    "listwise": Entry(
-        "caps.strategies.listwise:Listwise", "one call reads a window, picks the best", "Chen et al. 2023"
-    ),
-    "reward": Entry(
-        "caps.strategies.reward:Reward", "the highest score the case carries", "Cobbe et al. 2021"
-    ),
-}
 
-STRATEGIES = Registry(
+STRATEGIES = _registry(
     "strategy",
     "caps.strategies",
-    _STRATEGIES,
-    {"caps_r": "caps-r", "min_degree": "v1-infer-caps", "random": "random-pairs-caps"},
-    {"play": ("entrants", "rng")},
+    "caps.strategies.",
+    {
+        "caps": ("caps:Caps", "the cascade of Algorithm 1 (CAPS-Core)", "CAPS, §3.2"),
+        "caps-r": ("caps:CAPS_R", "the cascade with rescue, the published CAPS", "CAPS, §3.3"),
+        "caps-plus": ("caps:CAPS_PLUS", "the cascade with known issues fixed", "docs/design/0002"),
+        "no-rescue": ("caps:Caps", "ablation: CAPS-R without rescue", "CAPS, Tab. 6"),
+        "no-dedup": ("caps:NO_DEDUP", "ablation: CAPS-R without Stage 0", "CAPS, Tab. 6"),
+        "all-e2": ("caps:ALL_E2", "ablation: CAPS-R at full evidence only", "CAPS, Tab. 6"),
+        "unweighted": ("caps:UNWEIGHTED", "ablation: CAPS-R, every game weighs 1", "CAPS, Tab. 6"),
+        "random-pairing": (
+            "caps:RANDOM_PAIRING",
+            "ablation: CAPS-R, random pairs in Stage A",
+            "CAPS, Tab. 6",
+        ),
+        "v1-infer": ("v1_infer:V1Infer", "uncertainty-guided Swiss tournament", "Singh et al. 2026"),
+        "v1-infer-caps": (
+            "v1_infer:V1_INFER_CAPS",
+            "V1-Infer with the settings CAPS compares with",
+            "CAPS, §D.1",
+        ),
+        "vanilla": ("vanilla:Vanilla", "the first sample, unjudged", "CAPS, §4.1"),
+        "pointwise": ("pointwise:Pointwise", "rate each alone, 1 to 10", "Venkatraman et al. 2025"),
+        "random-pairs": ("random_pairs:RandomPairs", "random pairs, as many as V1-Infer", "CAPS, §4.3"),
+        "random-pairs-caps": (
+            "random_pairs:RANDOM_PAIRS_CAPS",
+            "random pairs with the weight floor CAPS compares with",
+            "CAPS, §4.3",
+        ),
+        "majority": ("voting:Majority", "the most common answer, unjudged", "Wang et al. 2022"),
+        "tests-first": ("tests_first:TestsFirst", "most public examples passed, then the majority", "caps"),
+        "posterior": ("posterior:Posterior", "votes, findings and verdicts in one probability", "caps"),
+        "naive": ("naive:Naive", "votes and verdicts as independent evidence: the baseline", "caps"),
+        "sprint": ("sprint:Sprint", "halve at E1, knockout at E2, doubtful games twice", "caps"),
+        "round-robin": ("round_robin:RoundRobin", "everyone meets everyone", "Hunter 2004"),
+        "knockout": ("knockout:Knockout", "single elimination, answers grouped", "Liu et al. 2025"),
+        "pivot": ("pivot:Pivot", "a ring, then all against the leaders", "llm-verifier"),
+        "listwise": ("listwise:Listwise", "one call reads a window, picks the best", "Chen et al. 2023"),
+        "reward": ("reward:Reward", "the highest score the case carries", "Cobbe et al. 2021"),
+    },
+    aliases={"caps_r": "caps-r", "min_degree": "v1-infer-caps", "random": "random-pairs-caps"},
+    methods={"play": ("entrants", "rng")},
 )
 
-_VIEWS = {
-    "code-summary": Entry(
-        "caps.evidence.views:code_summary",
-        "50 + 50 words of reasoning, 500 characters of code",
-        f"{PAPER}, §E.2",
-    ),
-    "code-excerpt": Entry(
-        "caps.evidence.views:code_excerpt", "code-summary, 50 words being at most 800 characters", "caps"
-    ),
-    "candidate-head": Entry(
-        "caps.evidence.views:candidate_head", "the first 20 lines of the candidate", f"{PAPER}, §D.4"
-    ),
-    "code-head": Entry("caps.evidence.views:code_head", "the first 20 lines of code", f"{PAPER}, §B.3"),
-    "code-only": Entry("caps.evidence.views:code_only", "all of the code, no reasoning", f"{PAPER}, §E.1"),
-    "math-summary": Entry(
-        "caps.evidence.views:math_summary",
-        "50 + 50 words of reasoning, the last boxed answer",
-        f"{PAPER}, §E.2",
-    ),
-    "math-excerpt": Entry(
-        "caps.evidence.views:math_excerpt",
-        "50 + 50 words in at most 800 characters each, any final answer",
-        "caps",
-    ),
-    "math-window": Entry(
-        "caps.evidence.views:math_window",
-        "the final answer and some 300 tokens before it",
-        f"{PAPER}, §B.3",
-    ),
-    "thinking": Entry(
-        "caps.evidence.views:thinking",
-        "the boxed answer and the last 500 tokens or so",
-        f"{PAPER}, §D.4",
-    ),
-    "thinking-announced": Entry(
-        "caps.evidence.views:thinking_announced", "the same with an answer announced in words too", "caps"
-    ),
-    "general-summary": Entry("caps.evidence.views:general_summary", "the first and last 120 words", "caps"),
-    "full": Entry("caps.evidence.views:full", "the whole candidate", f"{PAPER}, §E.2"),
-    "without-thoughts": Entry(
-        "caps.evidence.views:without_thoughts", "the candidate but what it thought between tags", "caps"
-    ),
-}
-VIEWS = Registry("view", "caps.views", _VIEWS, {})
+VIEWS = _registry(
+    "view",
+    "caps.views",
+    "caps.evidence.views:",
+    {
+        "code-summary": ("code_summary", "50 + 50 words of reasoning, 500 characters of code", "CAPS, §E.2"),
+        "code-excerpt": ("code_excerpt", "code-summary, 50 words being at most 800 characters", "caps"),
+        "candidate-head": ("candidate_head", "the first 20 lines of the candidate", "CAPS, §D.4"),
+        "code-head": ("code_head", "the first 20 lines of code", "CAPS, §B.3"),
+        "code-only": ("code_only", "all of the code, no reasoning", "CAPS, §E.1"),
+        "math-summary": ("math_summary", "50 + 50 words of reasoning, the last boxed answer", "CAPS, §E.2"),
+        "math-excerpt": (
+            "math_excerpt",
+            "50 + 50 words in at most 800 characters each, any final answer",
+            "caps",
+        ),
+        "math-window": ("math_window", "the final answer and some 300 tokens before it", "CAPS, §B.3"),
+        "thinking": ("thinking", "the boxed answer and the last 500 tokens or so", "CAPS, §D.4"),
+        "thinking-announced": (
+            "thinking_announced",
+            "the same with an answer announced in words too",
+            "caps",
+        ),
+        "general-summary": ("general_summary", "the first and last 120 words", "caps"),
+        "full": ("full", "the whole candidate", "CAPS, §E.2"),
+        "without-thoughts": ("without_thoughts", "the candidate but what it thought between tags", "caps"),
+    },
+)
 
-_PAIR_VIEWS = {
-    "code-difference": Entry(
-        "caps.evidence.views:code_difference",
-        "of two programs: inputs on which they differ, both outputs, lines that only one has",
-        "caps",
-    ),
-}
-PAIR_VIEWS = Registry("pair view", "caps.pair_views", _PAIR_VIEWS, {})
+PAIR_VIEWS = _registry(
+    "pair view",
+    "caps.pair_views",
+    "caps.evidence.views:",
+    {
+        "code-difference": (
+            "code_difference",
+            "of two programs: inputs on which they differ, both outputs, lines that only one has",
+            "caps",
+        ),
+    },
+)
 
-_SIGNATURES = {
-    "code-ast": Entry(
-        "caps.evidence.signatures:code_ast", "equal syntax trees, docstrings apart", f"{PAPER}, §3.1"
-    ),
-    "code-text": Entry(
-        "caps.evidence.signatures:code_text",
-        "equal code but for imports, comments, indentation",
-        f"{PAPER}, §E.2",
-    ),
-    "math-answer": Entry(
-        "caps.evidence.signatures:math_answer", "equal last boxed answers", f"{PAPER}, §E.2"
-    ),
-    "math-final": Entry(
-        "caps.evidence.signatures:math_final", "equal final answers, boxed or announced", "caps"
-    ),
-    "general-answer": Entry(
-        "caps.evidence.signatures:general_answer", "equal JSON, tool calls or stated answers", "caps"
-    ),
-    "clusters": Entry(
-        "caps.evidence.signatures:cluster",
-        "equal output, value or files by the hard evidence, else equal by the signature of the domain",
-        "docs/design/0005",
-    ),
-}
-SIGNATURES = Registry("signature", "caps.signatures", _SIGNATURES, {})
+SIGNATURES = _registry(
+    "signature",
+    "caps.signatures",
+    "caps.evidence.signatures:",
+    {
+        "code-ast": ("code_ast", "equal syntax trees, docstrings apart", "CAPS, §3.1"),
+        "code-text": ("code_text", "equal code but for imports, comments, indentation", "CAPS, §E.2"),
+        "math-answer": ("math_answer", "equal last boxed answers", "CAPS, §E.2"),
+        "math-final": ("math_final", "equal final answers, boxed or announced", "caps"),
+        "general-answer": ("general_answer", "equal JSON, tool calls or stated answers", "caps"),
+        "clusters": (
+            "cluster",
+            "equal output, value or files by the hard evidence, else equal by the signature of the domain",
+            "docs/design/0005",
+        ),
+    },
+)
 
-_PROFILES = {
-    "code": Entry("caps.evidence.profiles:CODE", "programs: code-ast, code-excerpt", PAPER),
-    "math": Entry("caps.evidence.profiles:MATH", "mathematics: math-final, math-excerpt", PAPER),
-    "general": Entry("caps.evidence.profiles:GENERAL", "chat: general-answer, general-summary", "caps"),
-    "code-paper": Entry(
-        "caps.evidence.profiles:CODE_PAPER", "programs as in the paper: code-ast, code-summary", PAPER
-    ),
-    "math-paper": Entry(
-        "caps.evidence.profiles:MATH_PAPER", "mathematics as in the paper: math-answer, math-summary", PAPER
-    ),
-    "code-thinking": Entry(
-        "caps.evidence.profiles:CODE_THINKING", "programs of models that think at length", PAPER
-    ),
-    "math-thinking": Entry(
-        "caps.evidence.profiles:MATH_THINKING", "mathematics of models that think at length", PAPER
-    ),
-    "general-thinking": Entry(
-        "caps.evidence.profiles:GENERAL_THINKING", "chat with models that think at length", "caps"
-    ),
-}
-PROFILES = Registry("profile", "caps.profiles", _PROFILES, {})
+PROFILES = _registry(
+    "profile",
+    "caps.profiles",
+    "caps.evidence.profiles:",
+    {
+        "code": ("CODE", "programs: code-ast, code-excerpt", "CAPS"),
+        "math": ("MATH", "mathematics: math-final, math-excerpt", "CAPS"),
+        "general": ("GENERAL", "chat: general-answer, general-summary", "caps"),
+        "code-paper": ("CODE_PAPER", "programs as in the paper: code-ast, code-summary", "CAPS"),
+        "math-paper": ("MATH_PAPER", "mathematics as in the paper: math-answer, math-summary", "CAPS"),
+        "code-thinking": ("CODE_THINKING", "programs of models that think at length", "CAPS"),
+        "math-thinking": ("MATH_THINKING", "mathematics of models that think at length", "CAPS"),
+        "general-thinking": ("GENERAL_THINKING", "chat with models that think at length", "caps"),
+    },
+)
 
-_PRESETS = {
-    "default": Entry("caps.sampling.base:Preset", "any chat model", "caps"),
-    "qwen3-14b": Entry("caps.sampling.base:QWEN3_14B", "32,768 tokens, top-k off", f"{PAPER}, §E.4"),
-    "qwen3-4b-instruct": Entry(
-        "caps.sampling.base:QWEN3_4B_INSTRUCT", "the same, thinking off", f"{PAPER}, §E.4"
-    ),
-    "qwen3-4b-thinking": Entry(
-        "caps.sampling.base:QWEN3_4B_THINKING", "the same, thinking always on", f"{PAPER}, §E.4"
-    ),
-    "gpt-oss-20b": Entry(
-        "caps.sampling.base:GPT_OSS_20B", "the problem as it is, reasoning effort medium", f"{PAPER}, §E.4"
-    ),
-    "small": Entry("caps.sampling.base:SMALL", "small models: four worked examples, short answers", "caps"),
-}
-PRESETS = Registry("preset", "caps.presets", _PRESETS, {}, {"extra": ()})
+PRESETS = _registry(
+    "preset",
+    "caps.presets",
+    "caps.sampling.base:",
+    {
+        "default": ("Preset", "any chat model", "caps"),
+        "qwen3-14b": ("QWEN3_14B", "32,768 tokens, top-k off", "CAPS, §E.4"),
+        "qwen3-4b-instruct": ("QWEN3_4B_INSTRUCT", "the same, thinking off", "CAPS, §E.4"),
+        "qwen3-4b-thinking": ("QWEN3_4B_THINKING", "the same, thinking always on", "CAPS, §E.4"),
+        "gpt-oss-20b": ("GPT_OSS_20B", "the problem as it is, reasoning effort medium", "CAPS, §E.4"),
+        "small": ("SMALL", "small models: four worked examples, short answers", "caps"),
+    },
+    methods={"extra": ()},
+)
 
-_METHODS = {
-    "independent": Entry(
-        "caps.sampling.methods:Independent", "every candidate drawn on its own", f"{PAPER}, §D.1"
-    ),
-    "aggregate": Entry(
-        "caps.sampling.methods:Aggregate", "one more call writes a new answer from all", "Zhao et al. 2025"
-    ),
-    "rsa": Entry(
-        "caps.sampling.methods:Rsa", "a population rewritten from its own groups", "Venkatraman et al. 2025"
-    ),
-}
-METHODS = Registry("method", "caps.methods", _METHODS, {}, {"sample": ("case", "n", "desk", "aids")})
+METHODS = _registry(
+    "method",
+    "caps.methods",
+    "caps.sampling.methods:",
+    {
+        "independent": ("Independent", "every candidate drawn on its own", "CAPS, §D.1"),
+        "aggregate": ("Aggregate", "one more call writes a new answer from all", "Zhao et al. 2025"),
+        "rsa": ("Rsa", "a population rewritten from its own groups", "Venkatraman et al. 2025"),
+    },
+    methods={"sample": ("case", "n", "desk", "aids")},
+)
 
-_JUDGES = {
-    "model": Entry(
-        "caps.judging.llm:LlmJudge", "the model at --base-url, or --judge-base-url", f"{PAPER}, §3"
-    ),
-    "reward": Entry(
-        "caps.judging.reward:RewardJudge",
-        "a reward or classifier server there, which rates (--reward-api)",
-        "docs/howto/reward-models.md",
-    ),
-}
-JUDGES = Registry(
+JUDGES = _registry(
     "judge",
     "caps.judges",
-    _JUDGES,
-    {},
-    {"rule": ("prepared", "ask", "budget"), "max_usage": ("prepared", "ask")},
+    "caps.judging.",
+    {
+        "model": ("llm:LlmJudge", "the model at --base-url, or --judge-base-url", "CAPS, §3"),
+        "reward": (
+            "reward:RewardJudge",
+            "a reward or classifier server there, which rates (--reward-api)",
+            "docs/howto/reward-models.md",
+        ),
+    },
+    methods={"rule": ("prepared", "ask", "budget"), "max_usage": ("prepared", "ask")},
 )
 
-_DOMAINS = {
-    "code": Entry(
-        "caps.evidence.domains:CODE", "programs: run on public examples, graded by hidden tests", PAPER
-    ),
-    "math": Entry("caps.evidence.domains:MATH", "final answers: compared by value", PAPER),
-    "general": Entry("caps.evidence.domains:GENERAL", "anything else: compared as text", "caps"),
-}
-DOMAINS = Registry("domain", "caps.domains", _DOMAINS, {})
+DOMAINS = _registry(
+    "domain",
+    "caps.domains",
+    "caps.evidence.domains:",
+    {
+        "code": ("CODE", "programs: run on public examples, graded by hidden tests", "CAPS"),
+        "math": ("MATH", "final answers: compared by value", "CAPS"),
+        "general": ("GENERAL", "anything else: compared as text", "caps"),
+    },
+)
 
-_FINDERS = {
-    "behaviour": Entry(
-        "caps.findings.programs:make_finder", "what programs do, run in the sandbox", "docs/design/0005"
-    ),
-    "answers": Entry("caps.findings.answers:make_finder", "answers of equal value", "docs/design/0005"),
-}
-FINDERS = Registry("finder", "caps.finders", _FINDERS, {}, {"find": ("case", "until"), "close": ()})
+FINDERS = _registry(
+    "finder",
+    "caps.finders",
+    "caps.findings.",
+    {
+        "behaviour": ("programs:make_finder", "what programs do, run in the sandbox", "docs/design/0005"),
+        "answers": ("answers:make_finder", "answers of equal value", "docs/design/0005"),
+    },
+    methods={"find": ("case", "until"), "close": ()},
+)
 
-_GRADERS = {
-    "code": Entry("caps.grading.code:make_grader", "all hidden tests pass in the sandbox", f"{PAPER}, §4.1"),
-    "math": Entry("caps.grading.math:make_grader", "final answers, compared by value", "math-verify"),
-    "replies": Entry(
-        "caps.grading.math:make_reply_grader", "JSON and stated answers, compared by value", "caps"
-    ),
-}
-GRADERS = Registry("grader", "caps.graders", _GRADERS, {}, {"grade": ("case", "candidate"), "close": ()})
+GRADERS = _registry(
+    "grader",
+    "caps.graders",
+    "caps.grading.",
+    {
+        "code": ("code:make_grader", "all hidden tests pass in the sandbox", "CAPS, §4.1"),
+        "math": ("math:make_grader", "final answers, compared by value", "math-verify"),
+        "replies": ("math:make_reply_grader", "JSON and stated answers, compared by value", "caps"),
+    },
+    methods={"grade": ("case", "candidate"), "close": ()},
+)
 
-_DATASETS = {
-    "livecodebench-v5": Entry(
-        "caps.datasets.code_sets:V5", "contest programs of 2024-08 to 2025-01", f"{PAPER}, §4.1"
-    ),
-    "livecodebench-v6": Entry(
-        "caps.datasets.code_sets:V6", "contest programs of 2025-02 to 2025-04", f"{PAPER}, §4.1"
-    ),
-    "codecontests": Entry("caps.datasets.code_sets:TEST", "contest programs", f"{PAPER}, §4.1"),
-    "aime-2025": Entry(
-        "caps.datasets.math_sets:AIME_2025", "olympiad answers from 0 to 999", f"{PAPER}, §4.1"
-    ),
-    "hmmt-feb-2025": Entry(
-        "caps.datasets.math_sets:FEBRUARY_2025", "olympiad answers in LaTeX", f"{PAPER}, §4.1"
-    ),
-    "humaneval": Entry("caps.datasets.code_sets:HUMANEVAL", "complete a function", "Chen et al. 2021"),
-    "humaneval-plus": Entry(
-        "caps.datasets.code_sets:HUMANEVAL_PLUS", "HumanEval with many more tests", "Liu et al. 2023"
-    ),
-    "mbpp": Entry("caps.datasets.code_sets:MBPP", "short programs, test split", "Austin et al. 2021"),
-    "mbpp-sanitized": Entry(
-        "caps.datasets.code_sets:SANITIZED", "short programs, checked by hand", "Austin et al. 2021"
-    ),
-    "math-500": Entry("caps.datasets.math_sets:MATH_500", "competition mathematics", "Hendrycks et al. 2021"),
-    "gsm8k": Entry("caps.datasets.math_sets:TEST", "grade-school word problems", "Cobbe et al. 2021"),
-}
-DATASETS = Registry("dataset", "caps.datasets", _DATASETS, {})
+DATASETS = _registry(
+    "dataset",
+    "caps.datasets",
+    "caps.datasets.",
+    {
+        "livecodebench-v5": ("code_sets:V5", "contest programs of 2024-08 to 2025-01", "CAPS, §4.1"),
+        "livecodebench-v6": ("code_sets:V6", "contest programs of 2025-02 to 2025-04", "CAPS, §4.1"),
+        "codecontests": ("code_sets:TEST", "contest programs", "CAPS, §4.1"),
+        "aime-2025": ("math_sets:AIME_2025", "olympiad answers from 0 to 999", "CAPS, §4.1"),
+        "hmmt-feb-2025": ("math_sets:FEBRUARY_2025", "olympiad answers in LaTeX", "CAPS, §4.1"),
+        "humaneval": ("code_sets:HUMANEVAL", "complete a function", "Chen et al. 2021"),
+        "humaneval-plus": ("code_sets:HUMANEVAL_PLUS", "HumanEval with many more tests", "Liu et al. 2023"),
+        "mbpp": ("code_sets:MBPP", "short programs, test split", "Austin et al. 2021"),
+        "mbpp-sanitized": ("code_sets:SANITIZED", "short programs, checked by hand", "Austin et al. 2021"),
+        "math-500": ("math_sets:MATH_500", "competition mathematics", "Hendrycks et al. 2021"),
+        "gsm8k": ("math_sets:TEST", "grade-school word problems", "Cobbe et al. 2021"),
+    },
+)
 
-FORMATS = Registry("format", "caps.formats", {}, {})  # the built-in ones: `datasets/imports.py`
+FORMATS = _registry("format", "caps.formats", "", {})  # the built-in ones: `datasets/imports.py`
 
-_MODELS = {
-    "http": Entry("caps.models.http:connect", "any OpenAI-compatible endpoint", "docs/howto/endpoints.md"),
-    "servers": Entry(
-        "caps.models.servers:connect", "several servers of one model", "docs/howto/several-servers.md"
-    ),
-    "embedded": Entry(
-        "caps.models.embedded:connect", "a GGUF file inside this process", "docs/howto/llamacpp.md"
-    ),
-}
-MODELS = Registry(
+MODELS = _registry(
     "model backend",
     "caps.models",
-    _MODELS,
-    {"https": "http", "file": "embedded"},
-    {"complete": ("request",), "close": ()},
+    "caps.models.",
+    {
+        "http": ("http:connect", "any OpenAI-compatible endpoint", "docs/howto/endpoints.md"),
+        "servers": ("servers:connect", "several servers of one model", "docs/howto/several-servers.md"),
+        "embedded": ("embedded:connect", "a GGUF file inside this process", "docs/howto/llamacpp.md"),
+    },
+    aliases={"https": "http", "file": "embedded"},
+    methods={"complete": ("request",), "close": ()},
 )
 
 
