@@ -105,7 +105,7 @@ def test_the_new_setting_is_an_option_and_a_key_of_a_settings_file(copy):
         cwd=copy, env={**os.environ, "PYTHONPATH": str(copy / "src")}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "forbearance 0: must be a whole number from 1 to 9" in " ".join(done.stderr.split())
+    assert "mine.toml: forbearance = 0: must be a whole number from 1 to 9" in " ".join(done.stderr.split())
 
 
 def test_the_typed_keywords_of_the_api_are_up_to_date():

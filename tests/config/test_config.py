@@ -141,6 +141,8 @@ GUARDED = [
     '[[judge]]\nmodel = "m"\nbase_url = "http://evil"', 'base_url = "http://evil"', 'model = "evil"', 'judge-base-url = "http://evil"', 'prompts = "here"',
     'sandbox = "unsafe-local"', 'strategy = "evil:Strategy"', 'journal = "x"', 'api_key_env = "HOME"',
     "extra = {user = 1}",  'view = {partial = "evil:view"}', 'ray-address = "evil:1"', 'judge_profile = "/etc/x"',
+    'judge = "py:mine:Judge"', 'domain = "py:mine:POEMS"', 'strategy = "py:mine:Alphabet"', 'set = {fitness = "py:mine:F"}', 'engine = "ray"',
+    'engine = "batch"', "otel = true",
 ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
@@ -32,9 +32,9 @@ from caps.cli.help import (
     print_help,
 )
 from caps.cli.output import say
-from caps.config import Keys, RunConfig, find_option, options, read_judges
+from caps.config import Keys, RunConfig, find_option, options, options_by_alias, read_judges
 from caps.config.judges import JudgeTable, parse_word
-from caps.config.option import Option
+from caps.config.option import Option, to_json
 from caps.config.sources import (
     LOCAL_FILE,
     parse_assignments,
@@ -96,9 +96,16 @@ NoJournal = Annotated[
     ),
 ]
 SETTINGS = "settings"  # the parameter of --set
-TABLES = "caps.tables"  # key of `Context.meta`: the [[judge]] tables of a settings file
-LOADED = "caps.loaded"  # key of `Context.meta`: which settings came from which file
-ADVANCED = "caps.advanced"  # key of `Context.meta`: the advanced settings that were given
+FILE = "caps.file"  # key of `Context.meta`: the settings file of the command
+STATED = "caps.stated"  # key of `Context.meta`: the names of the settings that were given
+
+
+class SettingsFile(NamedTuple):
+    """What a settings file sets for a command: all names, and the values of its settings of a run."""
+
+    path: Path
+    names: list[str]
+    values: dict[str, Any]
 
 
 def configured(
@@ -130,7 +137,7 @@ def configured(
     generated.setdefault(SETTINGS, _parameter(options()[SETTINGS], {}))
     if "journal" in taken:
         generated["no_journal"] = _plain("no_journal", NoJournal, default=False)
-    generated["config_file"] = _plain("config_file", CONFIG_FILE)
+    generated["config_file"] = _plain("config_file", _config_option(taken))
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         declared = inspect.signature(command).parameters
@@ -151,10 +158,10 @@ def configured(
         def run(ctx: typer.Context, **values: Any) -> None:
             refuse_misspelt_variables()
             words = {name: values.pop(name) for name in generated}
-            advanced = _advanced_values(ctx, taken, words)
+            given = _given(ctx, taken, words)
             if announce and not values.get("quiet") and (loaded := loaded_settings(ctx)):
                 say("settings from {}: {}".format(*loaded))
-            config = _config(taken, words, {**usual, **advanced}, ctx.meta.get(TABLES, ()))
+            config = RunConfig(**{**usual, **given})
             if "journal" in taken and words["no_journal"]:  # also against CAPS_JOURNAL and a settings file
                 config = config.with_values({"journal": None})
             elif "journal" in taken and config.journal is None:
@@ -180,61 +187,46 @@ def configured(
     return decorate
 
 
-def _config(
-    taken: Mapping[str, Option],
-    words: Mapping[str, Any],
-    usual: Mapping[str, Any],
-    tables: tuple[JudgeTable, ...] = (),
-) -> RunConfig:
-    values = dict(usual)
+def _given(ctx: typer.Context, taken: Mapping[str, Option], words: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a file, the environment or the command line gives, by name; the last one counts."""
+    file: SettingsFile | None = ctx.meta.get(FILE)
+    values = {} if file is None else dict(file.values)
+    values |= read_environment(name for name, setting in taken.items() if setting.advanced and setting.env)
     for name, setting in taken.items():
-        if setting.advanced:
-            continue
-        value, flag = words[name], setting.flags[0]
-        if setting.several:
-            value, values[setting.several] = _one_or_several(setting, value or [], tables)
-            value = usual.get(name, value) if not words[name] else value
-        if setting.kind == "mapping":
-            read = parse_extra if setting.is_json else parse_assignments
-            value = read(value or [], option=flag)
-        if value is None and not setting.optional:
-            value = setting.default
-        if value == "" and setting.optional:
-            value = None
-        values[name] = value if value is setting.default else setting.check(value, flag)
-    return RunConfig(**values)
-
-
-def _advanced_values(
-    ctx: typer.Context, taken: Mapping[str, Option], words: dict[str, Any]
-) -> dict[str, Any]:
-    """The advanced settings of a settings file, the environment and `--set`, which is left with the others.
-
-    Only `--set` on the command line names them: a table of a settings file changes the strategy alone, so
-    that a `caps.toml` that is merely found cannot set what is guarded.
-    """
-    advanced = {name: setting for name, setting in taken.items() if setting.advanced}
-    values = {name: value for name, value in ctx.meta.get(ADVANCED, {}).items() if name in advanced}
-    if ctx.meta.get(LOADED):
-        path, names = ctx.meta[LOADED]
-        ctx.meta[LOADED] = (path, sorted([*names, *values]))
-    values |= read_environment(name for name in advanced if options()[name].env)
-    source = ctx.get_parameter_source(SETTINGS)
-    if source is not None and source.name == "COMMANDLINE":
-        others = []
-        for word in words[SETTINGS] or ():
-            name, _, text = word.partition("=")
-            setting = advanced.get(name.strip().replace("-", "_"))
-            if setting is None:
-                others.append(word)
-            else:
-                values[setting.name] = setting.check_text(text.strip(), f"{setting.label} =")
-        words[SETTINGS] = others
-    if words[SETTINGS] and SETTINGS not in taken:
-        name = words[SETTINGS][0].partition("=")[0]
-        raise SettingError(f"--set {name}: {nearest(name, list(advanced))}caps list settings has the names")
-    ctx.meta[ADVANCED] = values
+        if name != SETTINGS and not setting.advanced and _is_given(ctx, name):
+            values |= _read_words(setting, words[name], values.get("judges", ()))
+    changes = []
+    for word in words[SETTINGS] or ():
+        name, _, text = word.partition("=")
+        advanced = taken.get(name.strip().replace("-", "_"))
+        if advanced is not None and advanced.advanced:
+            values[advanced.name] = advanced.check_text(text.strip(), f"{advanced.label} =")
+        else:
+            changes.append(word)
+    if changes and SETTINGS not in taken:
+        name = changes[0].partition("=")[0]
+        close = nearest(name, [setting.name for setting in taken.values() if setting.advanced])
+        raise SettingError(f"--set {name}: {close}caps list settings has the names")
+    if changes:
+        values[SETTINGS] = parse_assignments(changes)
+    ctx.meta[STATED] = frozenset(values)
     return values
+
+
+def _is_given(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _read_words(setting: Option, value: Any, tables: tuple[JudgeTable, ...] = ()) -> dict[str, Any]:
+    """The settings that the words of an option, or its value in the environment, give."""
+    flag = setting.flags[0]
+    if setting.several:
+        single, several = _one_or_several(setting, value, tables)
+        return {setting.name: setting.check(single, flag), setting.several: several}
+    if setting.kind == "mapping":
+        value = (parse_extra if setting.is_json else parse_assignments)(value, option=flag)
+    return {setting.name: None if value == "" and setting.optional else setting.check(value, flag)}
 
 
 def _one_or_several(
@@ -370,110 +362,87 @@ def _is_argument(annotation: Any) -> bool:
     return any(isinstance(about, typer.models.ArgumentInfo) for about in _metadata(annotation))
 
 
-def _load(ctx: typer.Context, path: Path | None) -> Path | None:
-    """Make the values of a file the defaults of this command: the named file, else a local `caps.toml`."""
+def _load(taken: Mapping[str, Option], ctx: typer.Context, path: Path | None) -> Path | None:
+    """Read the named file, else a local `caps.toml`; what is no setting of a run becomes a default."""
     is_local = path is None
     path = Path(LOCAL_FILE) if path is None else path
     if is_local and not path.is_file():
         return None
-    values = read_config_file(path, found=is_local)
     params = {option.lstrip("-"): param for param in ctx.command.params for option in param.opts}
-    defaults: dict[str, Any] = {}
-    advanced: dict[str, Any] = {}
-    for key, value in values.items():
+    settings, defaults = dict[str, Any](), dict[str, Any]()
+    for key, value in read_config_file(path, found=is_local).items():
         if is_local:
             find_option(key, where=str(path))  # it may set nothing else, such as --out or --host
-        param = params.get(key.replace("_", "-")) or _param_of_setting(ctx, key)
-        setting = options().get(key.replace("-", "_"))
+        setting, param = options_by_alias().get(key.replace("-", "_")), params.get(key.replace("_", "-"))
         if key == "judges":
-            ctx.meta[TABLES] = read_judges(value, str(path))
-        elif setting is not None and setting.advanced:
-            advanced[setting.name] = setting.check(value, f"{path}: {key} =")
-        elif param is None:
-            _refuse_unknown(path, key, params)
-        elif param.name is not None:
-            defaults[param.name] = _default(value, repeated=getattr(param, "multiple", False))
+            settings[key] = read_judges(value, str(path))
+        elif setting is not None and setting.name in taken:
+            settings |= _read_value(setting, value, f"{path}: {key} =")
+        elif param is not None and param.name != SETTINGS:
+            repeated = getattr(param, "multiple", False) and not isinstance(value, list)
+            defaults[param.name] = [value] if repeated else value
+        elif setting is None:  # a setting of other commands is ignored
+            known = [*params, *(name.replace("_", "-") for name in options())]
+            close = nearest(key.replace("_", "-"), known)
+            raise SettingError(f"{path}: {key}: no such option; {close}see --help")
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
-    ctx.meta[LOADED] = (path, sorted([*defaults, *(("judges",) if ctx.meta.get(TABLES) else ())]))
-    ctx.meta[ADVANCED] = advanced
+    ctx.meta[FILE] = SettingsFile(path, sorted([*defaults, *settings]), settings)
     return path
 
 
-def _default(value: Any, *, repeated: bool) -> Any:
-    """The value of a settings file as the default of an option, which takes words if it may be repeated."""
-    if isinstance(value, dict):
-        return [f"{name}={_word(part)}" for name, part in value.items()]
-    if isinstance(value, list):
-        has_tables = any(isinstance(part, dict) for part in value)
-        return [_word(part) for part in value] if has_tables else value
-    return [value] if repeated else value
-
-
-def _param_of_setting(ctx: typer.Context, key: str) -> Any:
-    """The parameter of the setting that a key or its alias names, where this command has it."""
-    try:
-        name = find_option(key).name
-    except SettingError:
-        return None
-    return next((param for param in ctx.command.params if param.name == name), None)
-
-
-def _refuse_unknown(path: Path, key: str, names: Iterable[str]) -> None:
-    """Ignore a setting of other commands; anything else is a mistake."""
-    try:
-        find_option(key)
-    except SettingError:
-        close = nearest(key.replace("_", "-"), [*names, *(name.replace("_", "-") for name in options())])
-        raise SettingError(f"{path}: {key}: no such option; {close}see --help") from None
-
-
-def _word(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+def _read_value(setting: Option, value: Any, where: str) -> dict[str, Any]:
+    """The settings that a key of a settings file gives."""
+    if setting.several and isinstance(value, str):
+        return _read_words(setting, [value])
+    if setting.kind == "mapping" and not setting.is_json and isinstance(value, Mapping):
+        value = {name: part if isinstance(part, str) else to_json(part) for name, part in value.items()}
+    return {setting.name: None if value == "" and setting.optional else setting.check(value, where)}
 
 
 def loaded_settings(ctx: typer.Context) -> tuple[str, str] | None:
     """The file that settings came from, and their names; None if there is no file."""
-    loaded = ctx.meta.get(LOADED)
-    return None if loaded is None else (str(loaded[0]), ", ".join(loaded[1]) or "none for this command")
+    file: SettingsFile | None = ctx.meta.get(FILE)
+    return None if file is None else (str(file.path), ", ".join(file.names) or "none for this command")
 
 
 def stated_settings(ctx: typer.Context) -> frozenset[str]:
     """Names of the settings that were given: on the command line, in the environment or in a file."""
-    stated = set(ctx.meta.get(ADVANCED, ()))
-    for param in ctx.command.params:
-        source = ctx.get_parameter_source(param.name or "")
-        if source is not None and source.name != "DEFAULT" and param.name in options():
-            stated.add(param.name)
-    return frozenset(stated)
+    stated: frozenset[str] = ctx.meta[STATED]
+    return stated
 
 
 def judge_tables(ctx: typer.Context, words: list[str] | None) -> tuple[JudgeTable, ...]:
     """The judges that `--judge` words or the tables of a settings file name."""
-    return _one_or_several(options()["judge"], words or [], ctx.meta.get(TABLES, ()))[1]
+    file: SettingsFile | None = ctx.meta.get(FILE)
+    tables = () if file is None else file.values.get("judges", ())
+    return _one_or_several(options()["judge"], words or [], tables)[1]
+
+
+def _config_option(taken: Mapping[str, Option]) -> Any:
+    """The option that names a settings file, for a command with these settings."""
+
+    def load(ctx: typer.Context, path: Path | None) -> Path | None:
+        return _load(taken, ctx, path)
+
+    return Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            envvar="CAPS_CONFIG",
+            show_envvar=False,
+            is_eager=True,
+            callback=load,
+            metavar="FILE",
+            help="Read options from a TOML file. Default: caps.toml in the working directory, within limits.",
+            rich_help_panel=MAIN,
+        ),
+    ]
 
 
 def _load_judges(ctx: typer.Context, path: Path | None) -> Path | None:
-    """Read only the judges of a settings file."""
-    if path is not None:
-        values = read_config_file(path)
-        if "judges" in values:
-            ctx.meta[TABLES] = read_judges(values["judges"], str(path))
-    return path
+    """Read the judges of a settings file, if one is named."""
+    return None if path is None else _load({}, ctx, path)
 
-
-CONFIG_FILE = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        envvar="CAPS_CONFIG",
-        show_envvar=False,
-        is_eager=True,
-        callback=_load,
-        metavar="FILE",
-        help="Read options from a TOML file. Default: caps.toml in the working directory, within limits.",
-        rich_help_panel=MAIN,
-    ),
-]
 
 JUDGES_FILE = Annotated[
     Path | None,
@@ -548,20 +517,9 @@ RunDomain = Annotated[
 ]  # fmt: skip
 
 # Settings of a run, for commands that take only a few of them.
-Model = Annotated[str | None, setting_option("model")]
-BaseUrl = Annotated[list[str] | None, setting_option("base_url")]
 Judges = Annotated[list[str] | None, setting_option("judge")]
-Profile = Annotated[str | None, setting_option("profile")]
 Domain = Annotated[str | None, setting_option("domain")]
-ContextTokens = Annotated[int | None, setting_option("context_tokens")]
-View = Annotated[list[str] | None, setting_option("views")]
-Prompts = Annotated[Path | None, setting_option("prompts")]
-Tokenizer = Annotated[Path | None, setting_option("tokenizer")]
-Seed = Annotated[int, setting_option("seed")]
 Fields = Annotated[str, setting_option("map")]
 Sandbox = Annotated[str, setting_option("sandbox")]
-PriceInput = Annotated[float | None, setting_option("price_input")]
-PriceOutput = Annotated[float | None, setting_option("price_output")]
-PriceCached = Annotated[float | None, setting_option("price_cached")]
 JournalFile = Annotated[Path | None, setting_option("journal")]
 JudgeProfileFile = Annotated[Path | None, setting_option("judge_profile")]

@@ -6,20 +6,24 @@ that the command line, settings files, environment variables and the server need
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from caps.config.judges import JudgeTable
 from caps.core.errors import SettingError
-from caps.core.settings import setting_text
+from caps.core.settings import setting_text, with_limits
 from caps.registry import Registry
 
+Kind: TypeAlias = Literal[
+    "text", "integer", "number", "flag", "list", "mapping", "integer or auto", "tables", "judges"
+]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
     """A setting: its names, valid values, help text, and who may set it.
 
@@ -35,31 +39,29 @@ class Option:
     `several` names. `read` converts a value that no `kind` describes.
     """
 
-    name: str
-    kind: Literal[
-        "text", "integer", "number", "flag", "list", "mapping", "integer or auto", "tables", "judges"
-    ]
-    default: Any
-    optional: bool
     help: str
     group: str
-    aliases: tuple[str, ...]
-    flags: tuple[str, ...]
-    env: tuple[str, ...]
-    metavar: str | None
-    choices: tuple[str, ...]
-    least: float | None
-    most: float | None
-    decides: bool
-    guarded: bool
-    per_request: bool
-    per_judge: str
-    plugin: bool
-    main: bool
-    advanced: bool
-    registry: Registry | None
-    several: str
-    read: Callable[[Any, str], Any] | None
+    default: Any
+    name: str = ""
+    kind: Kind = "text"
+    optional: bool = False
+    aliases: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    decides: bool = True
+    guarded: bool = False
+    per_request: bool = False
+    per_judge: str = ""
+    plugin: bool = False
+    main: bool = False
+    advanced: bool = False
+    registry: Registry | None = None
+    several: str = ""
+    read: Callable[[Any, str], Any] | None = None
 
     @property
     def label(self) -> str:
@@ -82,11 +84,7 @@ class Option:
             "number": "a number",
             "integer or auto": "a whole number of at least 1, or auto",
         }[self.kind]
-        if self.least is not None and self.most is not None:
-            return f"{words} from {self.least:g} to {self.most:g}"
-        if self.least is not None:
-            return f"{words} of at least {self.least:g}"
-        return words if self.most is None else f"{words} of at most {self.most:g}"
+        return with_limits(words, self.least, self.most)
 
     @property
     def is_json(self) -> bool:
@@ -122,78 +120,34 @@ class Option:
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
 
-def option(
-    default: Any,
-    about: str,
-    group: str,
-    *,
-    aliases: tuple[str, ...] = (),
-    flags: tuple[str, ...] = (),
-    env: tuple[str, ...] = (),
-    metavar: str | None = None,
-    choices: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-    decides: bool = True,
-    guarded: bool = False,
-    per_request: bool = False,
-    per_judge: str = "",
-    plugin: bool = False,
-    shown: bool = True,
-    main: bool = False,
-    advanced: bool = False,
-    registry: Registry | None = None,
-    several: str = "",
-    read: Callable[[Any, str], Any] | None = None,
-) -> Any:
-    """Declare a setting; see `Option`.
+def option(default: Any, about: str, group: str, *, shown: bool = True, **declared: Any) -> Any:
+    """Declare a setting; `declared` are fields of `Option`.
 
     A setting that is not `shown` may contain a credential, as addresses do, and is omitted from `repr`.
     """
-    declared = {
-        "help": about,
-        "group": group,
-        "aliases": aliases,
-        "flags": flags,
-        "env": env,
-        "metavar": metavar,
-        "choices": choices,
-        "least": least,
-        "most": most,
-        "decides": decides,
-        "guarded": guarded,
-        "per_request": per_request,
-        "per_judge": per_judge,
-        "plugin": plugin,
-        "main": main,
-        "advanced": advanced,
-        "registry": registry,
-        "several": several,
-        "read": read,
-    }
+    metadata = {"option": Option(help=about, group=group, default=default, **declared)}
     if isinstance(default, dict):
-        return field(default_factory=dict, metadata=declared, repr=shown)
-    return field(default=default, metadata=declared, repr=shown)
+        return field(default_factory=dict, metadata=metadata, repr=shown)
+    return field(default=default, metadata=metadata, repr=shown)
 
 
-def switch(about: str, group: str, **flags: Any) -> Any:
+def switch(about: str, group: str, **declared: Any) -> Any:
     """Declare a setting that is off unless it is switched on."""
-    return option(False, about, group, **flags)  # noqa: FBT003
+    return option(False, about, group, **declared)  # noqa: FBT003
 
 
 def options_of(config_class: type[Any]) -> dict[str, Option]:
     """The options of a class whose fields are declared with `option`, by name and in their order."""
-    hints = get_type_hints(config_class)
-    declared = {}
+    hints, named = get_type_hints(config_class), {}
     for spec in fields(config_class):
+        declared: Option = spec.metadata["option"]
         kind, optional = _kind(hints[spec.name])
-        about = dict(spec.metadata)
-        about["env"] = () if kind in ("mapping", "judges") else about["env"] or (f"CAPS_{spec.name.upper()}",)
-        if not about["advanced"]:
-            about["flags"] = about["flags"] or (f"--{spec.name.replace('_', '-')}",)
-        default = {} if spec.default is MISSING else spec.default
-        declared[spec.name] = Option(name=spec.name, kind=kind, default=default, optional=optional, **about)
-    return declared
+        env = () if kind in ("mapping", "judges") else declared.env or (f"CAPS_{spec.name.upper()}",)
+        flags = declared.flags or (() if declared.advanced else (f"--{spec.name.replace('_', '-')}",))
+        named[spec.name] = replace(
+            declared, name=spec.name, kind=kind, optional=optional, env=env, flags=flags
+        )
+    return named
 
 
 def _kind(hint: Any) -> tuple[Any, bool]:
@@ -309,15 +263,16 @@ def to_words(setting: Option, value: Any) -> list[str]:
     if setting.kind == "flag":
         return [flag]
     if setting.kind == "mapping":
-        shown = _json_word if setting.is_json else setting_text
+        shown = to_json if setting.is_json else setting_text
         return [word for name, part in value.items() for word in (flag, f"{name}={shown(part)}")]
     if setting.kind in ("list", "tables"):
-        texts = [part if isinstance(part, str) else _json_word(part) for part in value]
+        texts = [part if isinstance(part, str) else to_json(part) for part in value]
         return [word for text in texts for word in (flag, text)]
     return [flag, str(value)]
 
 
-def _json_word(value: object) -> str:
+def to_json(value: object) -> str:
+    """A value as it is written after `NAME=` of an option that takes JSON."""
     return msgspec.json.encode(value).decode()
 
 

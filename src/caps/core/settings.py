@@ -56,14 +56,17 @@ def allowed(spec: "Field[Any]") -> str:
 
 
 def _number(spec: "Field[Any]") -> str:
-    limits = spec.metadata
     kind = "a whole number" if isinstance(spec.default, int) else "a number"
-    least, most = limits.get("least"), limits.get("most")
+    return with_limits(kind, spec.metadata.get("least"), spec.metadata.get("most"))
+
+
+def with_limits(words: str, least: float | None, most: float | None) -> str:
+    """The words for a number, followed by its limits."""
     if least is not None and most is not None:
-        return f"{kind} from {least:g} to {most:g}"
+        return f"{words} from {least:g} to {most:g}"
     if least is not None:
-        return f"{kind} of at least {least:g}"
-    return kind if most is None else f"{kind} of at most {most:g}"
+        return f"{words} of at least {least:g}"
+    return words if most is None else f"{words} of at most {most:g}"
 
 
 def override(owner: T, changes: Mapping[str, str]) -> T:
