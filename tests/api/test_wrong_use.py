@@ -11,7 +11,8 @@ import threading
 import pytest
 
 import caps
-from caps.testing import Reply, ScriptedEndpoint, cases, stated_quality
+from caps.core.errors import UnreachableError
+from caps.testing import Reply, ScriptedEndpoint, Status, cases, is_judge, stated_quality
 from support.waiting import PATIENCE
 
 
@@ -91,16 +92,19 @@ def test_where_the_generator_of_cases_raises_the_journal_has_all_that_was_answer
     assert again.asked == 0
 
 
+def rising(body, number):
+    """Answers of rising quality; nobody asks for a verdict."""
+    assert not is_judge(body)
+    return Reply(f"with quality={0.1 + 0.2 * number:.1f}, that it is \\boxed{{{number}}}")
+
+
 @pytest.mark.parametrize("call", ["select", "best", "many", "solve"])
 def test_every_sync_function_works_inside_a_running_loop(call):
     case = cases(1)[0]
     texts = [one.text for one in case.candidates]
 
-    def answer(body, number):
-        return Reply(f"with quality={0.1 + 0.2 * number:.1f}, that it is \\boxed{{{number}}}")
-
     async def notebook():
-        with ScriptedEndpoint(answer) as server:
+        with ScriptedEndpoint(rising) as server:
             return {
                 "select": lambda: caps.select_sync(case, judge=Better()).correct,
                 "best": lambda: caps.best_sync("?", texts, judge=Better(), domain="math").text == texts[best],
@@ -120,12 +124,8 @@ def solved(found):
 
 
 def test_solve_takes_a_function_as_the_judge_and_asks_the_model_for_answers_only():
-    def answer(body, number):
-        assert "BEGIN CANDIDATE" not in body["messages"][0]["content"]
-        return Reply(f"with quality={0.1 + 0.2 * number:.1f}, that it is \\boxed{{{number}}}")
-
     judge = Better()
-    with ScriptedEndpoint(answer) as server:
+    with ScriptedEndpoint(rising) as server:
         found = caps.solve_sync("What is it?", n=4, model="m", base_url=server.url, judge=judge)
         assert server.requests == 4
     assert solved(found)
@@ -156,6 +156,16 @@ def test_a_misspelt_variable_is_refused_as_on_the_command_line(monkeypatch):
     monkeypatch.delenv("CAPS_STRATGY")
     monkeypatch.setenv("CAPS_OF_SOMEONE_ELSE", "1")
     assert caps.select_sync(cases(1)[0], judge=Better()).correct
+
+
+def test_what_goes_wrong_is_raised_also_out_of_a_running_loop():
+    async def notebook(**where):
+        return caps.select_sync(cases(1)[0], model="m", **where)
+
+    with pytest.raises(UnreachableError, match="no server answers at"):
+        asyncio.run(notebook(base_url="http://127.0.0.1:9/v1", confidence="auto"))
+    with ScriptedEndpoint([Reply("OK"), Status(400, "no")]) as server, pytest.raises(caps.CapsError):
+        caps.select_sync(cases(1)[0], model="m", base_url=server.url, confidence="auto")
 
 
 INTERRUPTED = """
@@ -209,34 +219,21 @@ def test_interrupting_a_cell_of_a_notebook_ends_the_run_and_keeps_what_was_answe
     assert_intact(journal)
 
 
-def test_the_cycle_collector_is_set_back_after_a_call_also_after_a_failure():
-    before = gc.get_threshold()
-    seen = []
-
-    def judge(problem, a, b):
-        seen.append(gc.get_threshold())
-        return "A"
-
-    caps.select_many_sync(cases(2), judge=judge)
-    assert seen[0][0] > before[0]
-    assert gc.get_threshold() == before
-    with ScriptedEndpoint(lambda *_: Reply("nonsense")) as server:
-        results = caps.select_many_sync(
-            cases(1), model="m", base_url=server.url, strategy="knockout", max_tokens=16, keep_going=True
-        )
-    assert len(results) == 1
-    assert gc.get_threshold() == before
-
-
-def test_a_program_that_keeps_the_collector_from_running_is_left_alone():
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_the_cycle_collector_runs_less_often_during_a_call_and_is_set_back(is_failing):
     before, seen = gc.get_threshold(), []
 
     def judge(problem, a, b):
         seen.append(gc.get_threshold())
-        return "A"
+        return "nonsense" if is_failing else "A"
 
-    gc.set_threshold(50_000, 5, 5)
+    (result,) = caps.select_many_sync(cases(1), judge=judge)
+    assert (result.error is not None) == is_failing
+    assert seen[0][0] > before[0]
+    assert gc.get_threshold() == before
+    gc.set_threshold(50_000, 5, 5)  # a program that keeps it from running is left alone
     try:
+        seen.clear()
         caps.select_many_sync(cases(1), judge=judge)
         assert {*seen, gc.get_threshold()} == {(50_000, 5, 5)}
     finally:
