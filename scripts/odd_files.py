@@ -1,4 +1,4 @@
-"""Write docs/reference/odd-files.md: small files with unusual or wrong fields, and what is made of each."""
+"""Write docs/reference/odd-files.md: small files with unusual or wrong fields, and how caps reads each."""
 
 import json
 import sys
@@ -11,14 +11,14 @@ from caps.datasets.imports import open_cases
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "odd-files.md"
-TOP = """# 50 odd files
+TOP = """# How unusual files are read
 
-What caps understands of a file, or says of it, before anything is spent. Written by `scripts/odd_files.py`
-from the program itself; do not edit.
+What caps reads from 50 small files, or why it refuses them. Written by `scripts/odd_files.py` from the program; do
+not edit.
 `↵` is a line break. The rules are in
 [other tools' candidates](../howto/import-export.md#candidates-you-already-have).
 
-| | file | `--map` | what was understood or said |
+| | file | `--map` | what was read, or the error |
 |---|---|---|---|
 """
 CHAT = [{"role": "user", "content": "2+2?"}]
@@ -85,7 +85,7 @@ FILES: tuple[tuple[str, str, str], ...] = (
 
 
 def reading(name: str, text: str, fields: str, folder: Path) -> str:
-    """What is understood or said of a file."""
+    """What caps reads from a file, or its error."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
     said: list[str] = []
