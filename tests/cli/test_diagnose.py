@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from caps.testing import ScriptedEndpoint, better_quality_wins, case_line, write_cases
+from caps.testing import ScriptedEndpoint, better_quality_wins, write_cases
 from support.shell import caps, caps_json
 
 TOY = '''
@@ -38,7 +38,7 @@ def test_a_judge_that_is_right_is_told_and_its_profile_goes_on_to_a_strategy(ser
     cases = write_cases(tmp_path / "cases.jsonl", 20, n=2)
     judge = ("--model", "m", "--base-url", server.url, "--journal", tmp_path / "journal.sqlite")
     saved = tmp_path / "judge.json"
-    words = ("diagnose", cases, *judge, "--no-stop", "--contests", "20", "--quiet")
+    words = ("diagnose", cases, *judge, "--contests", "20", "--quiet")
     drawn = ("--plots", tmp_path / "plots", "--html", tmp_path / "page.html")
     found = caps_json(*words, "--save", saved, *drawn)
     assert len(list((tmp_path / "plots").glob("*.svg"))) == 5
@@ -79,7 +79,7 @@ def test_several_models_are_compared_in_one_table_with_what_they_cost(server, tm
     cases = write_cases(tmp_path / "cases.jsonl", 12, n=2)
     words = (
         "diagnose", cases, "--model", "m", "--model", "other", "--base-url", server.url, "--no-journal",
-        "--contests", "10", "--quiet", "--ratings", "--price-input", "2", "--price-output", "8",
+        "--contests", "10", "--quiet", "--price-input", "2", "--price-output", "8",
     )  # fmt: skip
     one, other = caps_json(*words)["judges"]
     assert (one["judge"], other["judge"]) == ("m", "other")
@@ -121,7 +121,7 @@ def test_a_judge_is_diagnosed_from_recorded_verdicts(tmp_path):
         ]
     cases.write_text("\n".join(case_lines) + "\n")
     recorded.write_text("\n".join(verdict_lines) + "\n")
-    words = ("diagnose", cases, "--recorded", recorded, "--no-stop", "--contests", "10", "--quiet")
+    words = ("diagnose", cases, "--recorded", recorded, "--contests", "10", "--quiet")
     found = caps_json(*words, "--recorded-judge", "gpt")
     assert found["judge"]["model"] == "gpt"
     assert found["levels"]["E2"]["accuracy"]["value"] == 1
@@ -133,27 +133,41 @@ def test_a_judge_is_diagnosed_from_recorded_verdicts(tmp_path):
     assert "leave --model out" in refused.stderr
 
 
-def test_labels_that_tell_nothing_apart_and_none_at_all_are_explained(tmp_path):
+def test_a_judge_is_measured_without_labels_where_the_better_candidate_is_nearly_known(tmp_path):
+    cases, saved, recorded = (tmp_path / name for name in ("cases.jsonl", "judge.json", "verdicts.jsonl"))
+    answers = ["4", "4", "4", "5"]
+    candidates = [f"{place}: \\boxed{{{answer}}}" for place, answer in enumerate(answers)]
+    rows = [{"id": f"q{number}", "domain": "math", "problem": "2 + 2?"} for number in range(40)]
+    cases.write_text("".join(json.dumps({**row, "candidates": candidates}) + "\n" for row in rows))
+    verdicts = [
+        {"case": row["id"], "judge": "gpt", "shown": shown, "verdict": verdict}
+        for row in rows
+        for place in range(3)
+        for shown, verdict in (([place, 3], "A"), ([3, place], "B"))
+    ]
+    recorded.write_text("".join(json.dumps(verdict) + "\n" for verdict in verdicts))
+    words = ("diagnose", cases, "--recorded", recorded, "--save", saved)
+    done = caps(*words)
+    assert done.returncode == 0, done.stderr
+    assert "no candidate is labelled" in done.stdout
+    assert "corrected for 15 % of pairs" in done.stdout
+    assert f"--strategy posterior --judge-profile {saved}" in done.stdout
+    assert "without labels" in json.loads(saved.read_text())["source"]
+    found = caps_json(*words)
+    assert (found["labels"], found["levels"]["E2"]["accuracy"]["value"]) == ("presumed", 1)
+    assert found["profile"]["e2_high"] > 0.9
+    for more in (("--simulate", "80"), ("--html", tmp_path / "page.html")):
+        refused = caps("diagnose", cases, *more)
+        assert refused.returncode == 2
+        assert "need labels" in refused.stderr
+
+
+def test_cases_in_which_nothing_is_known_to_be_right_are_explained(tmp_path):
     cases = tmp_path / "cases.jsonl"
     cases.write_text('{"id": "a", "problem": "?", "candidates": ["one", "two"]}\n')
     done = caps("diagnose", cases, "--model", "m", "--base-url", "http://localhost:1/v1")
     assert done.returncode == 2
     assert "no candidate carries a label" in done.stderr
-    assert "--proxy" in done.stderr
-
-
-def test_without_labels_agreement_is_a_proxy_and_nothing_is_called_accuracy(server, tmp_path):
-    row = json.loads(case_line("a", [0.1, 0.5, 0.9]))
-    row["candidates"] = [one["text"] for one in row["candidates"]]
-    cases = tmp_path / "cases.jsonl"
-    cases.write_text(json.dumps(row) + "\n")
-    page = tmp_path / "page.html"
-    judge = ("--model", "m", "--base-url", server.url, "--no-journal")
-    found = caps_json("diagnose", cases, "--proxy", *judge, "--html", page)
-    assert "E1 agrees with E2" in page.read_text()
-    assert found["agreement"]["value"] == 1
-    assert "not an accuracy" in found["proxy"]
-    assert not {"accuracy", "bounds", "standing"} & found["levels"]["E2"].keys()
 
 
 def test_money_that_ends_leaves_figures_about_the_rest(server, tmp_path):

@@ -16,7 +16,7 @@ MISTAKES = [
     ("plan --rho 0.01", ["rho = 0.01", "0.059 to 1"]),
     ("plan --pool 0", ["--pool"]),
     ("simulate --judge 75", ["--judge '75'", "60, 70, 80, 90"]),
-    ("simulate --accuracy 1.2", ["accuracy = 1.2", "0.999"]),
+    ("simulate --set accuracy=1.2", ["accuracy = 1.2", "0.999"]),
     ("simulate --strategies caps,nope", ["no strategy is called 'nope'"]),
     ("simulate --strategies ,", ["--strategies"]),
     ("simulate --kind prose", ["kind = 'prose'", "code, math"]),

@@ -9,7 +9,7 @@ from caps.core.types import Candidate, Case, Problem
 from caps.session.parts import load_templates, make_prepare
 from caps.session.resolve import resolve
 from caps.statistics.judge_measures import classify, is_usable
-from caps.studies.advice import measured_of
+from caps.studies.advice import findings_of
 from caps.studies.diagnosis import Plan, ask, schedule, subjects
 
 pytestmark = pytest.mark.xdist_group("llama.cpp")
@@ -34,7 +34,7 @@ def test_the_embedded_model_is_not_told_from_a_coin(tmp_path):
     asked = asyncio.run(ask(resolve(config), schedule(list(subjects([SUM], make_prepare())), plan), plan))
     assert [obs.malformed for obs in asked.observations] == [False] * 4
     assert all(obs.tokens > 20 for obs in asked.observations)
-    measured = measured_of(asked)
+    measured = findings_of(asked).measured
     full = measured.levels["E2"]
     assert full.accuracy.contains(0.5)
     assert classify(full.accuracy) in ("chance", "undecided")

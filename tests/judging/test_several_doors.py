@@ -89,11 +89,11 @@ def test_diagnose_measures_several_judges_as_one_judge(tmp_path):
         cases.write_text("".join(case_line(f"case {i}", spread(4, i)) + "\n" for i in range(8)))
         words = ("diagnose", cases, "--config", judges.file, "--journal", tmp_path / "j.sqlite")
         saved = tmp_path / "judges.json"
-        row = caps_json(*words, "--contests", 5, "--pairs", 8, "--no-stop", "--save", saved)
+        row = caps_json(*words, "--contests", 5, "--pairs", 8, "--save", saved)
         asked = judges.asked()
         alone = caps_json(
             "diagnose", cases, "--judge", "model=stub-2", "--base-url", judges.servers[2].url, "--contests", 5,
-            "--pairs", 8, "--no-stop", "--journal", tmp_path / "j.sqlite",
+            "--pairs", 8, "--journal", tmp_path / "j.sqlite",
         )  # fmt: skip
         assert judges.asked() == asked, "a judge that was one of several is measured from the journal"
     assert row["judge"]["model"] == "j0, j1, j2"

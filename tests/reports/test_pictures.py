@@ -16,8 +16,6 @@ from caps.reports.diagnosis import JudgeLabel, advice_words
 from caps.reports.diagnosis_page import (
     diagnosis_page,
     diagnosis_pictures,
-    proxy_page,
-    proxy_pictures,
     strategies_picture,
 )
 from caps.reports.page import page_html
@@ -127,15 +125,6 @@ def test_the_page_answers_first_and_shows_every_number_without_scripts(found):
     assert "caps select ⟦U+202E⟧</title><script>alert(1)" in read_.text
     for option in found.options:
         assert f"{option.tokens:,.0f}" in read_.text
-
-
-def test_without_labels_nothing_is_called_right(found):
-    page = proxy_page(found.measured, JudgeLabel(source="caps diagnose x", model=HOSTILE), made=[])
-    text = read(page_html(page)).text
-    assert "A judge at chance may agree with itself" in text
-    assert "E1 agrees with E2" in text
-    assert "is it right" not in text
-    assert [one.name for one in proxy_pictures(found.measured)] == ["agreement", "bias", "steadiness"]
 
 
 def test_a_simulation_says_so_in_its_picture():

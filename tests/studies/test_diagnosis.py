@@ -16,10 +16,10 @@ from caps.strategies.v1_infer import V1Infer
 from caps.strategies.vanilla import Vanilla
 from caps.studies.advice import Expected, Uncertainty, advise, conclude, expectations, forecast, has_tests
 from caps.studies.diagnosis import (
+    ALL_PAIRS,
     Plan,
     ProbePair,
     asks_of,
-    different,
     distinguished,
     explain_no_pairs,
     of_pools,
@@ -73,24 +73,23 @@ def test_each_pair_is_asked_at_both_levels_in_both_orders():
 
 
 def test_pairs_are_spread_over_cases_and_as_many_as_allowed():
-    chosen = schedule(pools(), Plan(pairs=31, per_case=3))
+    chosen = schedule(pools(), Plan(pairs=31))
     counts = [len(subject.probe_pairs) for subject in chosen]
     assert sum(counts) == 31
-    assert max(counts) == 3
-    few = schedule(pools(4), Plan(pairs=20, per_case=3))
+    assert max(counts) == 2
+    few = schedule(pools(4), Plan(pairs=20))
     assert sum(len(subject.probe_pairs) for subject in few) == 20
     assert schedule(pools(), Plan(pairs=31)) == schedule(pools(), Plan(pairs=31))
 
 
 def test_a_good_judge_needs_few_pairs_and_a_coin_all_of_them():
-    found, plan = pools(200), Plan(pairs=180, per_case=1)
+    found, plan = pools(200), Plan(pairs=180)
     good, coin = (simulate(schedule(found, plan), plan, judge) for judge in (GOOD, COIN))
     asked = len(coin.observations)
     assert 30 * 4 <= len(good.observations) < asked
-    whole = replace(plan, stop=False)
-    assert len(simulate(schedule(found, whole), whole, GOOD).observations) == asked
-    finer = replace(plan, precision=0.02)
-    assert len(simulate(schedule(found, finer), finer, GOOD).observations) == asked
+    for precision in (ALL_PAIRS, 0.02):
+        finer = replace(plan, precision=precision)
+        assert len(simulate(schedule(found, finer), finer, GOOD).observations) == asked
 
 
 @pytest.mark.slow
@@ -110,7 +109,7 @@ def test_a_coin_is_not_to_choose_and_a_good_judge_is():
 
 def test_the_fitted_judge_errs_like_the_one_that_was_measured():
     judge = JudgeModel(accuracy=0.8, accuracy_partial=0.62, position_bias=0.4, tie_band=0.3, high_band=1.2)
-    found, plan = pools(300), Plan(pairs=900, stop=False)
+    found, plan = pools(300), Plan(pairs=900, precision=ALL_PAIRS)
     model = conclude(simulate(schedule(found, plan), plan, judge), found, seed=1, contests=1).model
     assert model.accuracy == pytest.approx(0.8, abs=0.03)
     assert model.accuracy_partial == pytest.approx(0.62, abs=0.03)
@@ -126,7 +125,7 @@ def test_six_calls_are_not_forecast_to_beat_a_judge_that_repeats_itself():
     judge = JudgeModel(accuracy=0.76, accuracy_partial=0.76, order_noise=0.05, carried=1.0)
     pairs = list(of_pools(generated_pools(PoolModel(n=2, solve_rate=0.5, spread=9.0), 500, seed=2)))
     found = [one for one in pairs if sum(one.pool.correct) == 1]
-    plan = Plan(pairs=150, stop=False)
+    plan = Plan(pairs=150, precision=ALL_PAIRS)
     options = conclude(simulate(schedule(found, plan), plan, judge), found, seed=1, contests=300).options
     by_name = {one.strategy: one for one in options if not one.settings or one.strategy == "v1-infer"}
     low, high = by_name["v1-infer"].interval
@@ -185,19 +184,13 @@ def test_programs_with_tests_need_no_judge_at_chance():
 
 
 def test_what_cannot_be_told_apart_is_explained():
-    plan = Plan()
     for labels, words in (
         ([None, None], "no candidate carries a label"),
         ([True, True], "all labelled candidates are right"),
         ([False, None], "all labelled candidates are wrong"),
     ):
         found = subjects_of(case_of(labels))
-        assert schedule(found, plan) == []
-        assert words in explain_no_pairs(found, plan)
+        assert schedule(found, Plan()) == []
+        assert words in explain_no_pairs(found)
     both = subjects_of(case_of([True, True]), case_of([False]))
-    assert "within each case" in explain_no_pairs(both, plan)
-
-
-def test_without_labels_pairs_have_different_answers():
-    probe_pairs = different({0: "4", 1: "4", 2: "5"}, 9, Random(1))
-    assert set(probe_pairs) == {ProbePair(0, 2), ProbePair(1, 2)}
+    assert "within each case" in explain_no_pairs(both)

@@ -12,7 +12,6 @@ from caps.statistics import calibration
 from caps.statistics.estimates import Estimate, jackknife, mean_estimate, student, wilson
 from caps.statistics.judge_errors import (
     accuracy,
-    agreement,
     between_equals,
     difference,
     flips,
@@ -28,7 +27,7 @@ from caps.statistics.judge_measures import (
     mixed,
     profile_warnings,
 )
-from caps.statistics.observations import Observation, Rated, complete
+from caps.statistics.observations import Observation, complete
 from support.synthetic import observations_of
 
 
@@ -86,7 +85,6 @@ def test_the_difference_is_taken_on_the_same_pairs():
     found = difference(observations)
     assert (found.value, found.cases) == (-0.5, 10)
     assert found.high < 0
-    assert agreement(observations).value == 0.5
 
 
 def test_pairs_that_lack_an_answer_count_nowhere():
@@ -174,14 +172,6 @@ def test_the_stop_rule_waits_until_the_accuracy_at_full_views_is_known():
     for case in range(20):
         soon.add([make_observation(case)])
     assert not soon.settled, "told from chance, but the accuracy is not known well enough to forecast"
-
-
-def test_ratings_are_measured_by_how_often_the_right_one_is_rated_higher():
-    rated = [Rated(case, 8.0, 8.0 if case % 4 == 0 else 6.0) for case in range(40)]
-    found = measure([make_observation(case) for case in range(40)], probabilities=False, rated=rated).ratings
-    assert found.accuracy.value == pytest.approx(0.875)
-    assert found.ties.value == pytest.approx(0.25)
-    assert found.spread == pytest.approx(0.61, abs=0.01)
 
 
 def test_a_profile_that_rests_on_little_says_so():

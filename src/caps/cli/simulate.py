@@ -2,21 +2,23 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from caps.cli.figures import Html, Plots, write_figures
-from caps.cli.help import ADVANCED, JUDGE, PERFORMANCE, SIZES, STRATEGY
+from caps.cli.help import JUDGE, PERFORMANCE, SIZES, STRATEGY
 from caps.cli.options import Fields, JsonFlag, allow_named, complete_strategies, completion
 from caps.cli.output import print_json, say, stdout
 from caps.cli.progress import Progress
+from caps.config.sources import parse_assignments
 from caps.core.errors import SettingError
+from caps.core.settings import override, share_out
 from caps.core.text import number, percent
 from caps.datasets.imports import open_cases
-from caps.judging.simulated import PRESETS, JudgeModel, partial_accuracy
+from caps.judging.simulated import PRESETS, JudgeModel, judge_of
 from caps.reports.console import by_level, table
 from caps.reports.simulation_page import headline, simulation_page, simulation_picture
 from caps.session.parts import make_strategy
@@ -69,76 +71,14 @@ def simulate(
             autocompletion=completion(PRESETS),
         ),
     ] = "80",
-    accuracy: Annotated[
-        float | None,
+    changes: Annotated[
+        list[str] | None,
         typer.Option(
-            "--accuracy",
-            metavar="SHARE",
-            help="Accuracy on full views (E2) from 0 to 1, instead of --judge.",
+            "--set",
+            metavar="NAME=VALUE",
+            help="Change the simulated judge (accuracy=0.75, noise=0.1) or the made-up problems "
+            "(solve_rate=0.2, full_tokens=1500). May be repeated.",
             rich_help_panel=JUDGE,
-        ),
-    ] = None,
-    accuracy_e1: Annotated[
-        float | None,
-        typer.Option(
-            "--accuracy-e1",
-            metavar="SHARE",
-            help="Accuracy on partial views (E1) from 0 to 1.",
-            rich_help_panel=JUDGE,
-        ),
-    ] = None,
-    shared_bias: Annotated[
-        float | None,
-        typer.Option(
-            "--shared-bias",
-            metavar="SHARE",
-            help="Share of the lasting error that equal answers have in common, 0 to 1.",
-            rich_help_panel=ADVANCED,
-        ),
-    ] = None,
-    noise: Annotated[
-        float | None,
-        typer.Option(
-            "--noise",
-            metavar="SHARE",
-            help="Share of the variance that is new in each call, 0 to 1.",
-            rich_help_panel=ADVANCED,
-        ),
-    ] = None,
-    order_noise: Annotated[
-        float | None,
-        typer.Option(
-            "--order-noise",
-            metavar="SHARE",
-            help="Share of the variance that is new when the order of the pair is swapped, 0 to 1.",
-            rich_help_panel=ADVANCED,
-        ),
-    ] = None,
-    position_bias: Annotated[
-        float | None,
-        typer.Option(
-            "--position-bias",
-            metavar="X",
-            help="Preference for the candidate shown first, in standard deviations.",
-            rich_help_panel=ADVANCED,
-        ),
-    ] = None,
-    tie_band: Annotated[
-        float | None,
-        typer.Option(
-            "--tie-band",
-            metavar="X",
-            help="Differences below this are ties, in standard deviations.",
-            rich_help_panel=ADVANCED,
-        ),
-    ] = None,
-    high_band: Annotated[
-        float | None,
-        typer.Option(
-            "--high-band",
-            metavar="X",
-            help="Differences above this are verdicts of HIGH confidence, in standard deviations.",
-            rich_help_panel=ADVANCED,
         ),
     ] = None,
     kind: Annotated[
@@ -151,45 +91,6 @@ def simulate(
             autocompletion=completion(("code", "math")),
         ),
     ] = "code",
-    solve_rate: Annotated[
-        float,
-        typer.Option(
-            "--solve-rate",
-            metavar="SHARE",
-            help="Mean share of right candidates of made-up problems, 0 to 1.",
-            rich_help_panel=SIZES,
-        ),
-    ] = 0.4,
-    partial_tokens: Annotated[
-        int,
-        typer.Option(
-            "--partial-tokens",
-            min=0,
-            metavar="TOKENS",
-            help="Maximum tokens of a partial view.",
-            rich_help_panel=ADVANCED,
-        ),
-    ] = 250,
-    full_tokens: Annotated[
-        int,
-        typer.Option(
-            "--full-tokens",
-            min=0,
-            metavar="TOKENS",
-            help="Tokens of a full view of a made-up candidate.",
-            rich_help_panel=ADVANCED,
-        ),
-    ] = 4000,
-    overhead_tokens: Annotated[
-        int,
-        typer.Option(
-            "--overhead-tokens",
-            min=0,
-            metavar="TOKENS",
-            help="Tokens of a prompt without candidates.",
-            rich_help_panel=ADVANCED,
-        ),
-    ] = 500,
     cases: Annotated[
         str | None,
         typer.Option(
@@ -232,15 +133,8 @@ def simulate(
     allow_named(*names)
     if not names:
         raise SettingError(f"--strategies {strategies!r}: name at least one strategy")
-    model = _judge(
-        judge, accuracy, accuracy_e1, shared_bias=shared_bias, noise=noise, order_noise=order_noise,
-        position_bias=position_bias, tie_band=tie_band, high_band=high_band,
-    )  # fmt: skip
+    model, shape = _judge_and_pools(judge, PoolModel(n=n or 16, kind=kind), changes or ())
     if cases is None:
-        shape = PoolModel(
-            n=n or 16, kind=kind, solve_rate=solve_rate,
-            partial_tokens=partial_tokens, full_tokens=full_tokens, overhead=overhead_tokens,
-        )  # fmt: skip
         pools = generated_pools(shape, problems, seed)
         source: dict[str, Any] = {"made_up": asdict(shape)}
     else:
@@ -265,17 +159,17 @@ def _write(
     _print(about, rows)
 
 
-def _judge(
-    preset: str, accuracy: float | None, accuracy_e1: float | None, **flaws: float | None
-) -> JudgeModel:
+def _judge_and_pools(
+    preset: str, pools: PoolModel, assignments: Iterable[str]
+) -> tuple[JudgeModel, PoolModel]:
+    """The simulated judge and the made-up problems; an accuracy replaces the preset."""
     if preset not in PRESETS:
-        raise SettingError(f"--judge {preset!r}: must be one of {', '.join(PRESETS)}; or give --accuracy")
-    model: JudgeModel = replace(
-        PRESETS[preset], **{name: value for name, value in flaws.items() if value is not None}
-    )
-    if accuracy is not None:
-        model = replace(model, accuracy=accuracy, accuracy_partial=partial_accuracy(accuracy))
-    return model if accuracy_e1 is None else replace(model, accuracy_partial=accuracy_e1)
+        raise SettingError(f"--judge {preset!r}: must be one of {', '.join(PRESETS)}; or --set accuracy=0.75")
+    model = PRESETS[preset]
+    of_judge, of_pools = share_out(parse_assignments(assignments, option="--set"), model, pools)
+    if "accuracy" in of_judge:
+        model = judge_of(override(model, {"accuracy": of_judge["accuracy"]}).accuracy)
+    return override(model, of_judge), override(pools, of_pools)
 
 
 def _run(

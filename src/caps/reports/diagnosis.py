@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from caps.core.text import number, percent
@@ -22,14 +23,10 @@ from caps.statistics.judge_measures import (
     is_usable,
     mixed,
 )
-from caps.studies.advice import BASELINE, Conclusion, Expected
+from caps.studies.advice import BASELINE, Conclusion, Expected, Findings
 from caps.studies.diagnosis import DiagnosisRun
 
 LEVELS = ("E1", "E2")
-PROXY = (
-    "A proxy: agreement tells whether partial views would do where full views do, not whether either is "
-    "right. A judge at chance may agree with itself. Label some candidates to know."
-)
 
 
 class Measure(NamedTuple):
@@ -38,42 +35,36 @@ class Measure(NamedTuple):
     name: str
     of: Callable[[LevelMeasures], Estimate | None]
     picture: str = ""
-    needs_labels: bool = False
 
 
 MEASURES = (
-    Measure("right pairs", lambda level: level.accuracy, "accuracy", needs_labels=True),
+    Measure("right pairs", lambda level: level.accuracy, "accuracy"),
     Measure("flips when slots swap", lambda level: level.flips, "steadiness"),
     Measure("ties", lambda level: level.ties, "steadiness"),
     Measure("unreadable", lambda level: level.unreadable, "steadiness"),
     Measure("HIGH among decided", lambda level: level.confidence.sure),
-    Measure("HIGH is right", lambda level: level.confidence.high, needs_labels=True),
-    Measure("LOW is right", lambda level: level.confidence.low, needs_labels=True),
+    Measure("HIGH is right", lambda level: level.confidence.high),
+    Measure("LOW is right", lambda level: level.confidence.low),
 )
 
 
-def figures(measured: JudgeMeasures, *, labelled: bool = True) -> Grid:
-    """Every figure by level, with its 95 % interval; without labels, what can be known then."""
+def figures(measured: JudgeMeasures) -> Grid:
+    """Every figure by level, with its 95 % interval."""
     at = [measured.levels[level] for level in LEVELS]
     rows: list[tuple[str, ...]] = [
-        (f"{measure.name} %", *(_share(measure.of(level)) for level in at))
-        for measure in MEASURES
-        if labelled or not measure.needs_labels
+        (f"{measure.name} %", *(_share(measure.of(level)) for level in at)) for measure in MEASURES
     ]
-    if labelled:
-        rows.insert(1, ("verdict", *(CLASS_NAMES[classify(level.accuracy)] for level in at)))
-        if at[-1].brier is not None:
-            rows.append(("Brier score (0.25: no idea)", *(number(level.brier, 3) for level in at)))
-            rows.append(("calibration error %", *(percent(level.calibration_error) for level in at)))
-    else:
-        rows.insert(0, ("E1 agrees with E2 %", "", _share(measured.agreement)))
+    rows.insert(1, ("verdict", *(CLASS_NAMES[classify(level.accuracy)] for level in at)))
+    if at[-1].brier is not None:
+        rows.append(("Brier score (0.25: no idea)", *(number(level.brier, 3) for level in at)))
+        rows.append(("calibration error %", *(percent(level.calibration_error) for level in at)))
     return table("", ("", *LEVELS), [*rows, ("tokens a call", *(number(level.tokens, 0) for level in at))])
 
 
-def remarks(measured: JudgeMeasures, *, labelled: bool = True) -> list[str]:
+def remarks(measured: JudgeMeasures) -> list[str]:
     """The figures that are about both levels, a sentence each."""
     said = []
-    if labelled and measured.difference is not None:
+    if measured.difference is not None:
         at = measured.levels
         full = at["E2"].accuracy.value
         both = mixed(at["E1"].accuracy.value, full)
@@ -84,12 +75,6 @@ def remarks(measured: JudgeMeasures, *, labelled: bool = True) -> list[str]:
     for level in LEVELS:
         if (slot := measured.levels[level].first_slot) is not None:
             said.append(f"{level}: slot A would win {_share(slot)} % of verdicts between equals")
-    if measured.ratings is not None:
-        said.append(
-            "ratings, a call for each candidate: the right one is rated higher in "
-            f"{_share(measured.ratings.accuracy)} % of pairs (a tie counts half), both alike in "
-            f"{_share(measured.ratings.ties)} %"
-        )
     if measured.longer is not None:
         said.append(f"the longer one would win {_share(measured.longer)} % of verdicts between equals")
     if measured.rho is not None:
@@ -183,13 +168,15 @@ def advice_words(measured: JudgeMeasures, chosen: Expected) -> list[str]:
     ]
 
 
-def command(cases: str, chosen: Expected, judge: Sequence[str], profile: str | None) -> str:
+def command(
+    cases: str, strategy: str, settings: Mapping[str, str], judge: Sequence[str], profile: Path | None
+) -> str:
     """The line to paste; it runs as it stands."""
-    words = ["caps", "select", cases, "--strategy", chosen.strategy]
-    for name, value in chosen.settings.items():
+    words = ["caps", "select", cases, "--strategy", strategy]
+    for name, value in settings.items():
         words += ["--set", f"{name}={value}"]
-    if chosen.profiled and profile is not None:
-        words += ["--judge-profile", profile]
+    if profile is not None:
+        words += ["--judge-profile", str(profile)]
     return shlex.join([*words, *judge])
 
 
@@ -207,9 +194,6 @@ def _points(found: Estimate) -> str:
 
 
 # A diagnosis as JSON: printed in full, or kept as a judge's profile.
-
-
-NEEDS_LABELS = ("accuracy", "standing", "brier", "calibration_error", "curve")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,12 +215,7 @@ class JudgeLabel:
 def diagnosis_row(found: Conclusion, asked: DiagnosisRun, judge: JudgeLabel, line: str) -> dict[str, Any]:
     """Everything."""
     return {
-        "judge": {"source": judge.source, "model": judge.model, "simulated": judge.simulated},
-        "counts": _counts(found.measured, asked),
-        **_figures(found.measured),
-        "profile": asdict(found.profile),
-        "assumed": found.assumed,
-        "warnings": found.warnings,
+        **findings_row(found, asked, judge),
         "advice": {
             "use": asdict(found.chosen),
             "command": line,
@@ -245,6 +224,18 @@ def diagnosis_row(found: Conclusion, asked: DiagnosisRun, judge: JudgeLabel, lin
             "expected_by": {"simulated": True, "judge": asdict(found.model)},
             "options": [asdict(one) for one in found.options],
         },
+    }
+
+
+def findings_row(found: Findings, asked: DiagnosisRun, judge: JudgeLabel) -> dict[str, Any]:
+    """Figures and profile, which need no forecast."""
+    return {
+        "judge": {"source": judge.source, "model": judge.model, "simulated": judge.simulated},
+        "counts": _counts(found.measured, asked),
+        **_figures(found.measured),
+        "profile": asdict(found.profile),
+        "assumed": found.assumed,
+        "warnings": found.warnings,
     }
 
 
@@ -282,20 +273,8 @@ def comparison_rows(found: Sequence[tuple[Conclusion, DiagnosisRun, JudgeLabel]]
     return rows
 
 
-def proxy_row(measured: JudgeMeasures, asked: DiagnosisRun) -> dict[str, Any]:
-    """What is known without labels, and nothing that needs them."""
-    row = _figures(measured)
-    for level in row["levels"].values():
-        for name in NEEDS_LABELS:
-            level.pop(name)
-        level["confidence"] = {"sure": level["confidence"]["sure"]}
-    row.pop("difference")
-    counts = _counts(measured, asked)
-    return {"proxy": "agreement of E1 with E2; not an accuracy", "counts": counts, **row}
-
-
 def kept_row(
-    found: Conclusion, asked: DiagnosisRun, judge: JudgeLabel, *, date: str, seed: int
+    found: Findings, asked: DiagnosisRun, judge: JudgeLabel, *, date: str, seed: int
 ) -> dict[str, Any]:
     """The profile as a file keeps it."""
     about = {
@@ -313,7 +292,7 @@ def kept_row(
 
 
 def _intervals(measured: JudgeMeasures) -> dict[str, dict[str, list[float]]]:
-    """Every figure of a profile with its 95 % interval, by level; ratings are of full views."""
+    """Every figure of a profile with its 95 % interval, by level."""
     figures = {
         level: {
             "accuracy": one.accuracy,
@@ -324,8 +303,6 @@ def _intervals(measured: JudgeMeasures) -> dict[str, dict[str, list[float]]]:
         }
         for level, one in measured.levels.items()
     }
-    if measured.ratings is not None:
-        figures["E2"]["rated"] = measured.ratings.accuracy
     return {
         level: {name: [one.value, one.low, one.high] for name, one in row.items() if one is not None}
         for level, row in figures.items()

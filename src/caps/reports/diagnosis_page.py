@@ -44,9 +44,6 @@ QUESTIONS = {
         "How often the judge prefers the right one of a pair",
         (0.5, "a coin"),
     ),
-    "agreement": Question(
-        "Do partial views do?", None, "How often partial views lead where whole answers do"
-    ),
     "bias": Question(
         "What sways it?",
         "Share of verdicts one side would get if both were equally good: 50 % is no bias.",
@@ -83,16 +80,9 @@ def diagnosis_pictures(
     return [picture for picture in drawn if picture is not None]
 
 
-def proxy_pictures(measured: JudgeMeasures) -> list[Picture]:
-    """What can be drawn without labels."""
-    drawn = (shares_picture(name, measured, None) for name in ("agreement", "bias", "steadiness"))
-    return [picture for picture in drawn if picture is not None]
-
-
 def shares_picture(name: str, measured: JudgeMeasures, stamp: str | None) -> Picture | None:
     """Shares of verdicts with their intervals; None if none is known."""
     shares = {
-        "agreement": [("E1 agrees with E2", measured.agreement, "E2")],
         "bias": [("slot A wins", measured.first_slot, "E2"), ("the longer one wins", measured.longer, "E2")],
     }.get(name) or [
         (SEEN[level] if name == "accuracy" else f"{measure.name}, {level}", measure.of(at), level)
@@ -207,19 +197,18 @@ def _spot(at: float, right: Estimate) -> Spot:
     return Spot(at=at, right=right.value, low=right.low, high=right.high)
 
 
-LEAD = ("What ", " is worth as a judge, from pairs of candidates whose labels are known.")
-PROXY_LEAD = ("What is known about ", " as a judge from pairs of candidates without labels.")
-
-
 def diagnosis_page(
     found: Conclusion, judge: JudgeLabel, line: str, *, pairs_most: int, made: Sequence[tuple[str, str]]
 ) -> Page:
-    """The page of a diagnosis with labels; `made` are the facts of how it was run."""
+    """The page of a diagnosis; `made` are the facts of how it was run."""
     measured, stamp = found.measured, stamp_of(judge)
     drawn = diagnosis_pictures(measured, found.options, found.chosen, stamp)
     settled = diagnosis.judged_words(measured, pairs_most=pairs_most)[-1]
     advice, *reasons = diagnosis.advice_words(measured, found.chosen)
+    about = " is worth as a judge, from pairs of candidates whose labels are known."
+    intro = el("p", "What ", el("b", judge.name), about, class_="lead")
     answer = [
+        el("p", f"{stamp}.", class_="simulated") if stamp else None,
         el("p", f"{capital(advice)}.", class_="lead"),
         el("pre", line, tabindex=0, class_="command"),
         *(el("p", f"Warning: {words}.", class_="simulated") for words in found.warnings),
@@ -227,61 +216,26 @@ def diagnosis_page(
         el("p", f"{capital(settled)}.", class_="note"),
         *(el("p", f"{capital(words)}.", class_="note") for words in reasons),
     ]
-    return _page(
-        judge,
-        answer,
-        drawn,
-        lead=LEAD,
-        made=[*made, *((f"profile · {name}", _told(value)) for name, value in asdict(found.profile).items())],
-        remarks=diagnosis.remarks(measured),
-    )
-
-
-def proxy_page(measured: JudgeMeasures, judge: JudgeLabel, *, made: Sequence[tuple[str, str]]) -> Page:
-    """The page of a diagnosis without labels."""
-    remarks = diagnosis.remarks(measured, labelled=False)
-    return _page(
-        judge,
-        [el("p", diagnosis.PROXY, class_="simulated")],
-        proxy_pictures(measured),
-        lead=PROXY_LEAD,
-        made=made,
-        remarks=remarks,
+    sections = [section(*QUESTIONS[picture.name][:2], picture_view(picture)) for picture in drawn]
+    is_small = [len(picture.heads) <= FEW_COLUMNS for picture in drawn]
+    small = el("div", *compress(sections, is_small), class_="pair")
+    large = [part for part, beside in zip(sections, is_small, strict=True) if not beside]
+    profile = ((f"profile · {name}", number(value, 4)) for name, value in asdict(found.profile).items())
+    return Page(
+        title="diagnosis · caps report",
+        figures=[*head("Is this judge good enough?", intro, *answer), small, *large],
+        after=[
+            section("Further figures", None, listed(diagnosis.remarks(measured))),
+            section("How it was measured", None, facts([*made, *profile])),
+        ],
+        footer=footer(),
+        status="simulated" if judge.simulated else judge.name,
     )
 
 
 def stamp_of(judge: JudgeLabel) -> str | None:
     """What a picture says where no model was asked."""
     return f"{capital(judge.source)}: no model was asked" if judge.simulated else None
-
-
-def _page(
-    judge: JudgeLabel,
-    answer: Sequence[Html],
-    drawn: Sequence[Picture],
-    *,
-    lead: tuple[str, str],
-    made: Sequence[tuple[str, str]],
-    remarks: Sequence[str],
-) -> Page:
-    name = judge.model or judge.source
-    simulated = el("p", f"{stamp_of(judge)}.", class_="simulated") if judge.simulated else None
-    before, behind = lead
-    intro = el("p", before, el("b", name), behind, class_="lead")
-    sections = [section(*QUESTIONS[picture.name][:2], picture_view(picture)) for picture in drawn]
-    is_small = [len(picture.heads) <= FEW_COLUMNS for picture in drawn]
-    small = el("div", *compress(sections, is_small), class_="pair")
-    large = [part for part, beside in zip(sections, is_small, strict=True) if not beside]
-    return Page(
-        title="diagnosis · caps report",
-        figures=[*head("Is this judge good enough?", intro, simulated, *answer), small, *large],
-        after=[
-            section("Further figures", None, listed(remarks)),
-            section("How it was measured", None, facts(made)),
-        ],
-        footer=footer(),
-        status="simulated" if judge.simulated else name,
-    )
 
 
 def _cards(measured: JudgeMeasures, found: Conclusion) -> Html:
@@ -299,7 +253,3 @@ def _cards(measured: JudgeMeasures, found: Conclusion) -> Html:
     shown.append(card(diagnosis.named(best), "to use with it", expected))
     shown.append(card(pairs, "pairs asked", f"Of {number(measured.cases, 0)} cases, four calls each."))
     return el("div", *shown, class_="cards")
-
-
-def _told(value: float) -> str:
-    return number(value, 4)

@@ -111,14 +111,3 @@ def difference(observations: Sequence[Observation]) -> Estimate | None:
     ]
     found = mean_estimate(values, len(observations))
     return None if found is None else found.stretched(-1, 1)
-
-
-def agreement(observations: Sequence[Observation]) -> Estimate | None:
-    """How often E1 and E2 prefer the same candidate in the same order; a tie at one level counts half."""
-    known = {(obs.pair, obs.first, obs.level): obs for obs in observations}
-    values: dict[int, list[float]] = {}
-    for (pair, first, level), obs in known.items():
-        full = known.get((pair, first, Level.FULL))
-        if level == Level.PARTIAL and full is not None:
-            values.setdefault(obs.case, []).append(1 - abs(obs.outcome - full.outcome))
-    return mean_estimate([fmean(own) for own in values.values()], len(observations))

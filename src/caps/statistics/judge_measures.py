@@ -3,14 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, pvariance, variance
+from statistics import fmean, variance
 
 from caps.core.judge_profile import JudgeProfile
 from caps.core.types import Level
 from caps.statistics import calibration, judge_errors
-from caps.statistics.estimates import Estimate, mean_estimate, student
-from caps.statistics.judge_errors import accuracy, agreement, difference, outcomes
-from caps.statistics.observations import Observation, Rated, at_level, by_case
+from caps.statistics.estimates import Estimate, student
+from caps.statistics.judge_errors import accuracy, difference, outcomes
+from caps.statistics.observations import Observation, at_level, by_case
 
 LEVELS = (Level.PARTIAL, Level.FULL)
 
@@ -128,15 +128,6 @@ class LevelMeasures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ratings:
-    """Accuracy of ratings (one call per candidate); `spread` is that among candidates of equal label."""
-
-    accuracy: Estimate
-    ties: Estimate
-    spread: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeMeasures:
     """All figures measured of a judge."""
 
@@ -144,16 +135,12 @@ class JudgeMeasures:
     cases: int
     levels: Mapping[str, LevelMeasures]
     difference: Estimate | None
-    agreement: Estimate | None
     first_slot: Estimate | None
     longer: Estimate | None
-    ratings: Ratings | None
     rho: float | None
 
 
-def measure(
-    observations: Sequence[Observation], *, probabilities: bool, rated: Sequence[Rated] = ()
-) -> JudgeMeasures:
+def measure(observations: Sequence[Observation], *, probabilities: bool) -> JudgeMeasures:
     """Compute all figures of a judge; `probabilities` if verdicts are weighted by token probabilities."""
     levels = {
         str(level): found
@@ -166,10 +153,8 @@ def measure(
         cases=len({obs.case for obs in observations}),
         levels=levels,
         difference=difference(observations),
-        agreement=agreement(observations),
         first_slot=judge_errors.between_equals(observations, judge_errors.in_first_slot),
         longer=judge_errors.between_equals(observations, judge_errors.longer),
-        ratings=_ratings(rated),
         rho=tokens[0] / tokens[1] if len(tokens) == 2 and tokens[1] else None,
     )
 
@@ -192,24 +177,6 @@ class StopRule:
     def add(self, observations: Sequence[Observation]) -> None:
         """Add the observations of one case."""
         self._full += outcomes(observations, Level.FULL)
-
-
-def _ratings(rated: Sequence[Rated]) -> Ratings | None:
-    cases: dict[int, list[Rated]] = {}
-    for pair in rated:
-        cases.setdefault(pair.case, []).append(pair)
-    own = list(cases.values())
-    right = mean_estimate([fmean(_order(pair) for pair in pairs) for pairs in own], len(rated))
-    ties = mean_estimate([fmean(_order(pair) == 0.5 for pair in pairs) for pairs in own], len(rated))
-    if right is None or ties is None:
-        return None
-    sides = [pair.one for pair in rated], [pair.other for pair in rated]
-    spread = fmean(pvariance(side) for side in sides) ** 0.5
-    return Ratings(accuracy=right, ties=ties, spread=spread)
-
-
-def _order(pair: Rated) -> float:
-    return 0.5 if pair.one == pair.other else float(pair.one > pair.other)
 
 
 def _measure_level(

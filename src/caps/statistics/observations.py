@@ -52,15 +52,6 @@ class Observation:
         return self.case, self.one, self.other
 
 
-@dataclass(frozen=True, slots=True)
-class Rated:
-    """Ratings of the two candidates of a pair, from separate calls; `one` is right if labels are known."""
-
-    case: int
-    one: float
-    other: float
-
-
 def at_level(observations: Iterable[Observation], level: Level) -> list[Observation]:
     """Observations at one level."""
     return [obs for obs in observations if obs.level == level]

@@ -239,55 +239,60 @@ def _expected(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
-    """Measured figures, the profile (with the names of its assumed fields), and the strategies compared."""
+class Findings:
+    """What a diagnosis shows of a judge: its figures, and its profile with the names of assumed fields."""
 
     measured: JudgeMeasures
     profile: JudgeProfile
     assumed: tuple[str, ...]
-    model: JudgeModel
-    options: tuple[Expected, ...]
-    chosen: Expected
     warnings: tuple[str, ...]
 
 
-def measured_of(asked: DiagnosisRun) -> JudgeMeasures:
-    """The figures of a diagnosis."""
-    return measure(asked.observations, probabilities=asked.confidence == "logprobs", rated=asked.rated)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion(Findings):
+    """The same with the judge that was fitted to the figures, and the strategies compared."""
+
+    model: JudgeModel
+    options: tuple[Expected, ...]
+    chosen: Expected
+
+
+def findings_of(run: DiagnosisRun) -> Findings:
+    """Compute figures and profile."""
+    measured = measure(run.observations, probabilities=run.confidence == "logprobs")
+    profile, assumed = fit_profile(run.observations, JudgeProfile())
+    return Findings(
+        measured=measured, profile=profile, assumed=assumed, warnings=tuple(profile_warnings(measured))
+    )
 
 
 def conclude(
-    asked: DiagnosisRun,
-    found: Sequence[Subject],
+    run: DiagnosisRun,
+    subjects: Sequence[Subject],
     *,
     seed: int,
     contests: int = CONTESTS,
     report: Callable[[int], object] = abs,
 ) -> Conclusion:
     """Compute figures, profile and advice; contests are simulated on all labelled cases."""
-    measured = measured_of(asked)
-    profile, assumed = fit_profile(asked.observations, JudgeProfile())
-    model = fitted(measured)
+    found = findings_of(run)
+    model = fitted(found.measured)
     options = expectations(
-        [one.pool for one in found if one.pool.correct],
+        [subject.pool for subject in subjects if subject.pool.correct],
         model,
-        profile,
+        found.profile,
         seed=seed,
-        scale=_scale(asked, found),
+        scale=_scale(run, subjects),
         contests=contests,
-        uncertainty=uncertainty_of(measured),
+        uncertainty=uncertainty_of(found.measured),
         report=report,
     )
-    chosen = advise(options, usable=is_usable(measured), tested=has_tests(one.case for one in found))
+    tested = has_tests(subject.case for subject in subjects)
+    chosen = advise(options, usable=is_usable(found.measured), tested=tested)
     return Conclusion(
-        measured=measured,
-        profile=profile,
-        assumed=assumed,
-        model=model,
-        options=tuple(options),
-        chosen=chosen,
-        warnings=tuple(profile_warnings(measured)),
-    )
+        measured=found.measured, profile=found.profile, assumed=found.assumed, warnings=found.warnings,
+        model=model, options=tuple(options), chosen=chosen,
+    )  # fmt: skip
 
 
 def uncertainty_of(measured: JudgeMeasures, new_cases: int | None = None) -> Uncertainty:

@@ -1,6 +1,6 @@
 """Diagnosis of a judge: choose pairs and have them judged until its quality is known."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
@@ -8,10 +8,10 @@ from statistics import NormalDist, fmean
 
 from caps.core.errors import InputError
 from caps.core.judge_profile import JudgeProfile
-from caps.core.play import Play, compare, rate
+from caps.core.play import Play, compare
 from caps.core.settings import check_settings, setting
 from caps.core.text import estimate_tokens
-from caps.core.types import Answer, Ask, Case, Entrant, Level, Pairing, Rating, Selection, Solo, Verdict
+from caps.core.types import Case, Entrant, Level, Pairing, Selection, Verdict
 from caps.engines.base import Outcome, PerCase, Prepare, in_order
 from caps.judging.base import Ruling
 from caps.judging.simulated import JudgeModel, SimulatedJudge
@@ -26,10 +26,12 @@ from caps.statistics.judge_measures import (
     StopRule,
     fit_profile,
 )
-from caps.statistics.observations import Observation, Rated, by_case, complete
+from caps.statistics.observations import Observation, complete
 from caps.studies.simulation import INSTRUCTION_TOKENS, LabelledPool, PoolModel, generated_pools
 
 OBSERVATIONS_PER_PAIR = 4
+PAIRS_OF_A_CASE = 2  # more where there are too few cases
+ALL_PAIRS = 0.001  # a precision that no diagnosis reaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,11 @@ class ProbePairs:
     """A strategy that asks about given pairs in one round and makes no choice."""
 
     pairs: tuple[ProbePair, ...]
-    ratings: bool = False
 
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:  # noqa: ARG002
         """Ask about the pairs; the ranking is the order of sampling."""
         order = tuple(entrant.id for entrant in entrants)
         yield from compare("diagnosis", asks_of(self.pairs), ranking=order)
-        yield from rate("ratings", solos_of(self.pairs) if self.ratings else [], ranking=order)
         return Selection(order[0], order)
 
 
@@ -63,12 +63,6 @@ def asks_of(pairs: Iterable[ProbePair]) -> list[Pairing]:
         for a, b in orders if index % 2 == 0 else reversed(orders):
             asks += [Pairing(a, b, Level.PARTIAL), Pairing(a, b, Level.FULL)]
     return asks
-
-
-def solos_of(pairs: Iterable[ProbePair]) -> list[Solo]:
-    """A rating at E2 of every candidate in these pairs."""
-    everyone = dict.fromkeys(one for pair in pairs for one in (pair.one, pair.other))
-    return [Solo(one, Level.FULL) for one in everyone]
 
 
 def distinguished(correct: Mapping[int, bool | None], count: int, rng: Random) -> tuple[ProbePair, ...]:
@@ -84,13 +78,6 @@ def distinguished(correct: Mapping[int, bool | None], count: int, rng: Random) -
     if not right or not wrong:
         return ()
     return tuple(_first(count, _ladder(right, wrong, rng)))
-
-
-def different(answers: Mapping[int, Hashable], count: int, rng: Random) -> tuple[ProbePair, ...]:
-    """Up to `count` pairs of candidates with different answers, if there are no labels."""
-    everyone = [ProbePair(a, b) for a in answers for b in answers if a < b and answers[a] != answers[b]]
-    rng.shuffle(everyone)
-    return tuple(everyone[:count])
 
 
 def _ladder(right: Sequence[int], wrong: Sequence[int], rng: Random) -> Iterator[ProbePair]:
@@ -115,13 +102,9 @@ class Plan:
     """How many pairs to ask about, and when to stop."""
 
     pairs: int = setting(200, "pairs at most; each is asked at E1 and E2, in both orders", least=1)
-    per_case: int = setting(2, "pairs of a case, more where there are too few cases", least=1)
-    stop: bool = setting(True, "stop as soon as both levels and the forecast are settled")  # noqa: FBT003
     precision: float = setting(
-        PRECISION, "half of the 90 % interval of accuracy at which a forecast is settled", least=0.001, most=1
+        PRECISION, "half-width of the 90 % interval of accuracy at which it stops", least=ALL_PAIRS, most=1
     )
-    ratings: bool = setting(False, "also rate every candidate of these pairs")  # noqa: FBT003
-    proxy: bool = setting(False, "without labels: agreement of E1 with E2")  # noqa: FBT003
     seed: int = setting(1234, "same seed, same pairs")
 
     def __post_init__(self) -> None:
@@ -143,9 +126,7 @@ class DiagnosisRun:
     """The outcome of a run; `observations` are of completely judged pairs, until the figures were settled."""
 
     observations: list[Observation] = field(default_factory=list)
-    rated: list[Rated] = field(default_factory=list)
     confidence: str = "verbal"
-    cases: int = 0
     beyond: int = 0  # observations that arrived after the figures were settled
     unanswered: int = 0
     failures: list[str] = field(default_factory=list)
@@ -178,7 +159,7 @@ def schedule(found: Sequence[Subject], plan: Plan) -> list[Subject]:
     found = [subject for subject in found if subject.probe_pairs]
     Random(f"diagnosis {plan.seed}").shuffle(found)
     most = max((len(subject.probe_pairs) for subject in found), default=0)
-    share = min(plan.per_case, most)
+    share = min(PAIRS_OF_A_CASE, most)
     while share < most and sum(min(share, len(subject.probe_pairs)) for subject in found) < plan.pairs:
         share += 1
     chosen, left = [], plan.pairs
@@ -190,16 +171,20 @@ def schedule(found: Sequence[Subject], plan: Plan) -> list[Subject]:
     return chosen
 
 
-def explain_no_pairs(found: Sequence[Subject], plan: Plan) -> str:
+def has_labels(found: Iterable[Subject]) -> bool:
+    """Whether any candidate carries a label."""
+    return any(subject.pool.correct for subject in found)
+
+
+def explain_no_pairs(found: Sequence[Subject]) -> str:
     """Why there is no pair to ask about, and what to do."""
-    if plan.proxy:
-        return "no case has two candidates with different answers: nothing can be compared"
     labels = [label for subject in found for label in subject.labels.values() if label is not None]
-    if not labels:
+    if not has_labels(found):
         return (
-            "no candidate carries a label (candidates[].correct: true or false; public tests alone give "
-            "none), so it is unknown which verdicts are right: label some, or give --proxy for the agreement "
-            "of E1 with E2, which is no accuracy"
+            "no candidate carries a label (candidates[].correct: true or false), and no case has an answer "
+            "that half of the candidates give beside one that a single candidate gives, or a program that "
+            "passes all public tests beside one that fails: label some candidates, or run the public tests "
+            "of programs with caps grade"
         )
     kind = "right" if all(labels) else "wrong" if not any(labels) else "right, or all wrong, within each case"
     return (
@@ -217,7 +202,7 @@ async def ask(
 
     def source() -> Iterator[Case]:
         for subject in scheduled:
-            if plan.stop and rule.settled:
+            if rule.settled:
                 return
             assert subject.case is not None  # noqa: S101
             yield subject.case
@@ -225,84 +210,45 @@ async def ask(
     async with open_session(resolved) as ready:
         asked.confidence = ready.confidence
         ready.engine.watch = watch
-        strategies = PerCase([ProbePairs(subject.probe_pairs, plan.ratings) for subject in scheduled])
+        strategies = PerCase([ProbePairs(subject.probe_pairs) for subject in scheduled])
         async for outcome in in_order(ready.run(source(), strategies)):
             subject = scheduled[outcome.number]
             if outcome.failure is not None:
                 asked.failures.append(f"case {outcome.name!r}: {outcome.failure}")
             observations = complete(list(_observations(subject, outcome, asked)), OBSERVATIONS_PER_PAIR)
-            answers = ((judged.ask, judged.ruling.answer) for judged in outcome.judged)
-            _add_case(asked, rule, plan, observations, _rated(subject, answers))
+            _add_case(asked, rule, observations)
             advance(len(subject.probe_pairs))
     return asked
 
 
 def simulate(scheduled: Sequence[Subject], plan: Plan, model: JudgeModel) -> DiagnosisRun:
     """Have a simulated judge judge the pairs."""
-    judges = {
-        pool.number: SimulatedJudge(model, pool.entrants, pool.correct, seed=plan.seed, case=pool.number)
-        for pool in (subject.pool for subject in scheduled)
-    }
-    return diagnose_with(scheduled, plan, lambda pool, ask: judges[pool.number].answer(ask))
-
-
-def diagnose_with(
-    scheduled: Sequence[Subject], plan: Plan, answer: Callable[[LabelledPool, Ask], Answer]
-) -> DiagnosisRun:
-    """Have a function of the pool and the ask judge the pairs."""
     asked, rule = DiagnosisRun(), StopRule(plan.precision)
     for subject in scheduled:
-        if plan.stop and rule.settled:
+        if rule.settled:
             break
-        asks: list[Ask] = [
-            *asks_of(subject.probe_pairs),
-            *(solos_of(subject.probe_pairs) if plan.ratings else ()),
-        ]
-        answers = [(ask, answer(subject.pool, ask)) for ask in asks]
+        pool = subject.pool
+        judge = SimulatedJudge(model, pool.entrants, pool.correct, seed=plan.seed, case=pool.number)
+        answers = [(ask, judge.answer(ask)) for ask in asks_of(subject.probe_pairs)]
         observations = [
-            _observation(subject, one, found)
-            for one, found in answers
-            if isinstance(one, Pairing) and isinstance(found, Verdict)
+            _observation(subject, ask, answer) for ask, answer in answers if isinstance(answer, Verdict)
         ]
-        _add_case(asked, rule, plan, complete(observations, OBSERVATIONS_PER_PAIR), _rated(subject, answers))
+        _add_case(asked, rule, observations)
     return asked
 
 
 def _with_pairs(subject: Subject, plan: Plan) -> Subject:
     entrants, rng = subject.pool.entrants, Random(f"pairs {plan.seed} {subject.pool.number}")
-    everyone = len(entrants) ** 2
-    if plan.proxy:
-        answers = {one.id: one.signature or one.id for one in entrants}
-        return replace(subject, probe_pairs=different(answers, everyone, rng))
-    return replace(subject, probe_pairs=distinguished(subject.labels, everyone, rng))
+    return replace(subject, probe_pairs=distinguished(subject.labels, len(entrants) ** 2, rng))
 
 
-def _add_case(
-    asked: DiagnosisRun, rule: StopRule, plan: Plan, observations: list[Observation], rated: Iterable[Rated]
-) -> None:
+def _add_case(asked: DiagnosisRun, rule: StopRule, observations: list[Observation]) -> None:
     """Add the observations of one case; ignored once settled, so that a rerun gives the same figures."""
-    if plan.stop and rule.settled:
+    if rule.settled:
         asked.beyond += len(observations)
         return
     asked.observations += observations
-    asked.rated += rated
-    asked.cases += len(by_case(observations))
-    if not plan.proxy:
-        rule.add(observations)
-
-
-def _rated(subject: Subject, answers: Iterable[tuple[Ask, Answer]]) -> list[Rated]:
-    """Ratings of the pairs whose candidates were both rated."""
-    rating = {
-        ask.entrant: answer.value
-        for ask, answer in answers
-        if isinstance(ask, Solo) and isinstance(answer, Rating)
-    }
-    return [
-        Rated(subject.pool.number, rating[pair.one], rating[pair.other])
-        for pair in subject.probe_pairs
-        if pair.one in rating and pair.other in rating
-    ]
+    rule.add(observations)
 
 
 def _observations(subject: Subject, outcome: Outcome, asked: DiagnosisRun) -> Iterator[Observation]:
@@ -451,7 +397,7 @@ SEED = 90210  # of problems that no measurement uses
 def estimated(model: JudgeModel, *, pairs: int = PAIRS, seed: int = SEED) -> JudgeProfile:
     """The profile that `caps diagnose` would save for a simulated judge, from pairs of generated problems."""
     pools = generated_pools(PoolModel(kind="math", solve_rate=0.45), PROBLEMS, seed)
-    plan = Plan(pairs=pairs, stop=False, seed=seed)
+    plan = Plan(pairs=pairs, precision=ALL_PAIRS, seed=seed)
     observations = simulate(schedule(list(of_pools(pools)), plan), plan, model).observations
     profile, _ = fit_profile(observations, JudgeProfile())
     return profile
