@@ -278,7 +278,7 @@ class Looking:
         self.busy = self.peak = 0
         self.broken = broken
 
-    async def __call__(self, case, until, budget):
+    async def __call__(self, case, until):
         self.busy += 1
         self.peak = max(self.peak, self.busy)
         await asyncio.sleep(0.001 * (len(case.id) % 3))

@@ -84,9 +84,9 @@ async def test_an_outcome_rebuilt_from_a_result_equals_the_original(name, mode):
     """Every strategy, every ending: rulings and findings are enough to rebuild contest and ledger."""
     (case,) = cases(1, n=8)
 
-    async def find(one, until, budget):
+    async def find(one, until):
         known = [replace(c, found=Found(cluster=f"like {i // 2}")) for i, c in enumerate(one.candidates)]
-        return replace(one, candidates=tuple(known), spent=((CALL, False),))
+        return replace(one, candidates=tuple(known))
 
     outcomes = []
 

@@ -19,8 +19,7 @@ NAMES = {
 
 def test_the_templates_are_one_for_every_style_and_kind_of_problem():
     combining = {generation_name("aggregate", domain) for domain in PROMPT_KINDS}
-    writing = {generation_name("tests", "code", function=function) for function in (False, True)}
-    assert set(TEMPLATES) == NAMES | combining | writing
+    assert set(TEMPLATES) == NAMES | combining
     assert len(NAMES) == 12
 
 

@@ -232,11 +232,6 @@ class RunConfig:
         "Before judging, compare answers by value and run programs on public examples: auto, on or off.",
         "findings", metavar="MODE", choices=("auto", "on", "off"),
     )  # fmt: skip
-    write_tests: int = option(
-        0,
-        "Let the model write this many tests for each problem, and use them as evidence about programs.",
-        "findings", metavar="K", least=0, most=20,
-    )  # fmt: skip
     sandbox: str = option(
         "auto",
         "Where programs run: auto, bwrap, unsafe-local (no protection), or off (programs are not run).",

@@ -136,8 +136,7 @@ class Found:
     parses, or a patch applies and parses. `runs` have the same inputs in the same order for all candidates of
     a case, the shortest first. `note` says in words what was found, or why something could not be found;
     `context` is the candidate as a judge should read it, such as a patch with the lines around it; both are
-    untrusted text. `written` is how far it agrees with tests that a model wrote and the programs that pass
-    the same ones, from 0 to 1.
+    untrusted text.
     """
 
     cluster: str | None = None
@@ -147,7 +146,6 @@ class Found:
     runs: tuple[Run, ...] = ()
     survived: Survived | None = None
     note: str = ""
-    written: float | None = None
     context: str = ""
     seconds: float | None = None
 
@@ -194,7 +192,6 @@ class Case:
 
     `guessed`: the domain was inferred; `reason` says from what. `where` is the file and line it was read
     from, for messages. `criteria` say what makes an answer better, for domains whose prompts ask by them.
-    `spent`: tokens of the calls to a model that were made for its findings, and whether a journal answered.
     """
 
     id: str
@@ -205,7 +202,6 @@ class Case:
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     where: str = field(default="", compare=False)
     criteria: tuple[str, ...] = ()
-    spent: "tuple[tuple[Usage, bool], ...]" = ()
     reason: str = field(default="", compare=False)
 
     @classmethod

@@ -10,7 +10,7 @@ import msgspec
 from caps.core.contest import Contest
 from caps.core.errors import UNREADABLE_CASE, InputError
 from caps.core.play import Strategy
-from caps.core.types import Ask, Case, Level, Pairing, Round, Selection, Usage
+from caps.core.types import Ask, Case, Pairing, Round, Selection, Usage
 from caps.costs.budget import Budget, UnlimitedBudget
 from caps.costs.ledger import Ledger
 from caps.judging.base import EXHAUSTED, UNREAD, Judge, PreparedCase, Ruling
@@ -199,14 +199,6 @@ class CaseRun:
         self._warm_prefix = warm_prefix
         self._warm: set[Prefix] = set()  # beginnings of prompts that the server has read
         self._sent: set[int] = set()  # asks of this round
-        if prepared.case.spent:
-            self.outcome.ledger.record(
-                "findings",
-                Level.SIGNATURE,
-                prepared.case.spent,
-                statement=prepared.statement,
-                pair=False,
-            )
 
     @property
     def round(self) -> Round | None:

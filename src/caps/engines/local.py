@@ -11,11 +11,11 @@ Rules that must not be broken:
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence, Sized
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -38,12 +38,8 @@ FINDING_SHARE = 0.5  # of a case's time: the rest is left for the judge
 T = TypeVar("T")
 
 
-class FindFacts(Protocol):
-    """Computes the findings of a case until a time of the event loop's clock, within a budget."""
-
-    def __call__(self, case: Case, until: float | None, budget: Budget, /) -> Coroutine[Any, Any, Case]:
-        """The case with its findings."""
-        ...
+FindFacts: TypeAlias = Callable[[Case, float | None], Awaitable[Case]]
+"""Returns a case with its findings, which are computed until a time of the event loop's clock."""
 
 
 class LocalEngine:
@@ -200,7 +196,7 @@ class LocalEngine:
     async def prepare_case(self, case: Case, budget: Budget) -> PreparedCase:
         """Compute the findings of a case that is still growing, and prepare it."""
         with_findings = (
-            case if self._find is None else await self._find(case, _finding_deadline(budget.deadline), budget)
+            case if self._find is None else await self._find(case, _finding_deadline(budget.deadline))
         )
         return await prepare_case(with_findings, self._prepare, self._texts, budget.deadline)
 
@@ -248,7 +244,7 @@ class LocalEngine:
         try:
             with_findings = case
             if self._find is not None:
-                with_findings = await self._find(case, _finding_deadline(budget.deadline), budget)
+                with_findings = await self._find(case, _finding_deadline(budget.deadline))
         except CapsError:
             raise
         except Exception as error:

@@ -169,7 +169,6 @@ def _features(candidate: Candidate) -> dict[str, float]:
     features["tests_passed"] = _share_passed(candidate)
     if candidate.found is not None:
         features["parses"] = candidate.found.parses
-        features["written"] = candidate.found.written
         if candidate.found.survived is not None:
             features |= _features_of(candidate.found.survived)
     return {name: float(value) for name, value in features.items() if value is not None}

@@ -11,9 +11,7 @@ from typing import Any
 from caps.core.domains import Finder
 from caps.core.errors import InputError, NotRecordedError, SlowTextError, UserError
 from caps.core.types import BY_CLOCK, Case, Found, Run, Survived
-from caps.costs.budget import Budget
 from caps.evidence.domains import domain_named
-from caps.findings.written_tests import KIND, TestWriter, applies, fact_key, with_agreement
 from caps.grading.test_suites import public_tests
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
@@ -30,45 +28,23 @@ class Findings:
     """Adds findings to cases with the finder of their domain; each is computed once and journaled.
 
     If a finder does not work here (no sandbox), cases continue without findings and `unusable` counts the
-    reasons; `insist` raises instead. `writer` adds what tests written by a model say.
+    reasons; `insist` raises instead.
     """
 
     def __init__(
-        self,
-        finders: Mapping[str, Finder],
-        journal: ReplyStore | None = None,
-        *,
-        insist: bool = False,
-        writer: TestWriter | None = None,
+        self, finders: Mapping[str, Finder], journal: ReplyStore | None = None, *, insist: bool = False
     ) -> None:
         self._finders, self._journal, self._insist = finders, journal, insist
-        self._writer = writer
         self.unusable: Counter[str] = Counter()
         self.watch: Callable[[], object] = int  # called after each case that has a finder
 
     @property
     def versions(self) -> dict[str, str]:
-        """The version of the finder of each domain, and of the writer of tests."""
-        versions = {domain: finder.version for domain, finder in self._finders.items()}
-        return versions if self._writer is None else versions | {KIND: self._writer.version}
+        """The version of the finder of each domain."""
+        return {domain: finder.version for domain, finder in self._finders.items()}
 
-    async def find(self, case: Case, until: float | None = None, budget: Budget | None = None) -> Case:
-        """The case with the findings of its candidates; `until` is a time of the loop's clock.
-
-        Calls to a model are charged to the budget.
-        """
-        with_findings = await self._find(case, until)
-        if self._writer is None:
-            return with_findings
-        try:
-            return await self._writer.add(with_findings, until, budget)
-        except UserError as error:
-            if self._insist:
-                raise
-            self.unusable[str(error).partition(":")[0]] += 1
-            return with_findings
-
-    async def _find(self, case: Case, until: float | None) -> Case:
+    async def find(self, case: Case, until: float | None = None) -> Case:
+        """The case with the findings of its candidates; `until` is a time of the loop's clock."""
         finder = self._finders.get(case.domain)
         if finder is None:
             return case
@@ -83,8 +59,6 @@ class Findings:
         """Close the finders."""
         for finder in self._finders.values():
             await finder.close()
-        if self._writer is not None:
-            await self._writer.close()
 
     async def _compute(self, finder: Finder, case: Case, key: str, until: float | None) -> Any:
         """Compute and store findings; those that the clock cut off are computed again next time."""
@@ -112,14 +86,6 @@ class Findings:
 
 def recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
     """The case with the findings in the journal; nothing is run and no model is asked."""
-    with_findings = _recall(journal, versions, case)
-    if KIND not in versions or not applies(with_findings):
-        return with_findings
-    row = journal.fact(KIND, fact_key(versions[KIND], with_findings))
-    return with_findings if row is None else with_agreement(with_findings, row)
-
-
-def _recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
     version = versions.get(case.domain)
     if version is None:
         return case

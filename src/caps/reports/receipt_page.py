@@ -399,7 +399,6 @@ INFLUENCES = {
     "agreement": "agreement with other programs on further inputs",
     "score": "scores of the candidates",
     "logprob": "log-probabilities of the candidates",
-    "written tests": "agreement with written tests",
 }
 
 

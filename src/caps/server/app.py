@@ -248,7 +248,7 @@ async def _open_service(
         learned = Learned(context=None if stated else await least_context(judges or {judging: judge}))
         texts = TextWorkers()
         stack.push_async_callback(texts.close)
-        findings = open_findings(resolved, None, texts, {})
+        findings = open_findings(resolved, None, texts)
         if findings is not None:
             stack.push_async_callback(findings.close)
         virtual = {}

@@ -186,8 +186,6 @@ def check_batch(resolved: "Resolved") -> None:
         )
     if config.journal is None:
         raise SettingError("batches need a journal: leave out --no-journal")
-    if config.write_tests:
-        raise SettingError("write_tests: tests cannot be written through batches; use --engine local")
     places = [spec.where for spec in resolved.judges if spec.where is not None]
     if config.batch_dir is not None and resolved.asks_model and not all(where.model for where in places):
         raise SettingError("no model: give --model NAME, or set CAPS_MODEL")

@@ -49,7 +49,6 @@ class ModelOptions(TypedDict, total=False):
     profile: str | None
     views: Mapping[str, object] | None
     hard_evidence: Literal["auto", "on", "off"] | None
-    write_tests: int | None
     sandbox: Literal["auto", "bwrap", "unsafe-local", "off"] | None
     further_inputs: int | None
     further_seconds: float | None

@@ -18,7 +18,6 @@ from caps.evidence.domains import all_domains
 from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import is_stream, read_text
 from caps.findings.base import Findings
-from caps.findings.written_tests import TestWriter
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import Judge
@@ -26,7 +25,6 @@ from caps.judging.callables import as_judge
 from caps.judging.preparation import CasePreparation
 from caps.judging.profiles import with_profile
 from caps.judging.recorded import RecordedJudge
-from caps.models.base import Model
 from caps.registry import (
     FINDERS,
     GRADERS,
@@ -40,8 +38,6 @@ from caps.registry import (
     resolve,
 )
 from caps.workers.texts import TextWorkers
-
-TEST_SECONDS = 4.0  # for a program on one written test
 
 
 def make_strategy(
@@ -206,7 +202,6 @@ def make_findings(
     config: RunConfig,
     journal: ReplyStore | None,
     texts: TextWorkers | None = None,
-    writer: TestWriter | None = None,
 ) -> Findings:
     """Create the findings of a run, which are computed before any judge is asked."""
     resources = Resources(
@@ -215,20 +210,7 @@ def make_findings(
         further_inputs=config.further_inputs,
         further_seconds=config.further_seconds,
     )
-    return Findings(make_finders(resources), journal, insist=config.hard_evidence == "on", writer=writer)
-
-
-def make_test_writer(config: RunConfig, model: Model, name: str, journal: ReplyStore | None) -> TestWriter:
-    """Create the writer of tests, with a model and its name there."""
-    return TestWriter(
-        model,
-        name,
-        generation_templates(config),
-        count=config.write_tests,
-        grader=make_grader("code", config.sandbox, TEST_SECONDS),
-        journal=journal,
-        extra=config.extra,
-    )
+    return Findings(make_finders(resources), journal, insist=config.hard_evidence == "on")
 
 
 def _check_version(kind: str, name: str, instance: object) -> None:

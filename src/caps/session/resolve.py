@@ -204,7 +204,7 @@ def resolve(
     parts = _Tunable(config, objects, generating=generating)
     strategy = parts.strategy()
     asks_judge = capabilities_of(strategy).asks_judge
-    generates = generating or connector.any_model or config.write_tests > 0
+    generates = generating or connector.any_model
     drafts = _draft_judges(config, keys, given, base, generating=generating, load=load_judges)
     if base is not None and base.generator is not None and _same(config, base.config, PLACES):
         places = {spec.table.name: spec.where for spec in base.judges}

@@ -26,7 +26,7 @@ from msgspec.structs import replace as changed
 
 from caps.config import RunConfig, path_options
 from caps.config.judges import JudgeTable
-from caps.core.errors import InputError, SettingError
+from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.secrets import shown_address
 from caps.core.settings import settings_of
@@ -67,7 +67,7 @@ from caps.session.judges import (
     judge_of,
     probe_judges,
 )
-from caps.session.parts import generation_templates, make_findings, make_test_writer, open_journal
+from caps.session.parts import generation_templates, make_findings, open_journal
 from caps.session.resolve import Resolved, generation_of
 from caps.session.tracing import Tracing
 from caps.workers.texts import TextWorkers
@@ -138,7 +138,7 @@ async def open_session(
         models, texts = _connect(stack, resolved), TextWorkers()
         stack.push_async_callback(texts.close)
         learned = await _learn(resolved, models, paid)
-        findings = open_findings(resolved, None if config.engine == "ray" else journal, texts, models)
+        findings = open_findings(resolved, None if config.engine == "ray" else journal, texts)
         if findings is not None:
             stack.push_async_callback(findings.close)
         prepare = resolved.preparation(findings=resolved.merges_equal, context=learned.context)
@@ -250,24 +250,10 @@ def open_findings(
     resolved: Resolved,
     journal: ReplyStore | None,
     texts: TextWorkers,
-    models: Mapping[Endpoint, Model],
 ) -> Findings | None:
-    """The findings that are computed before any judge is asked, unless they are off.
-
-    If tests are written, that is done by one of the `models` or one that is connected for it.
-    """
+    """The findings that are computed before any judge is asked, unless they are off."""
     config = resolved.config
-    if config.hard_evidence == "off":
-        if config.write_tests:
-            raise SettingError("write_tests needs programs to be run: drop --hard-evidence off")
-        return None
-    if not config.write_tests:
-        return make_findings(config, journal, texts)
-    where = resolved.generator
-    if where is None:
-        raise SettingError("write_tests needs a model that writes them: give --model")
-    model = recorded_model(models.get(where) or resolved.connector.connect(where, config), journal, config)
-    return make_findings(config, journal, texts, make_test_writer(config, model, where.model, journal))
+    return None if config.hard_evidence == "off" else make_findings(config, journal, texts)
 
 
 def capacity_of(resolved: Resolved, models: Collection[Model]) -> Callable[[], int]:
@@ -307,7 +293,7 @@ async def open_worker(
     async with AsyncExitStack() as stack:
         models, texts = _connect(stack, resolved), TextWorkers()
         stack.push_async_callback(texts.close)
-        findings = open_findings(resolved, journal, texts, models)
+        findings = open_findings(resolved, journal, texts)
         if findings is not None:
             stack.push_async_callback(findings.close)
         judge = journaled_judge(resolved, models, journal, learned)

@@ -31,7 +31,6 @@ SMALLER_POOL = 0.55  # log-odds that a candidate gains for each factor e by whic
 UNPARSED = 3.0  # log-odds lost by what does not parse or states no answer
 DISAGREEING = 0.5  # log-odds lost by differing from most programs on all inputs that separate them
 SCORED = 0.5  # log-odds a standard deviation of the score that candidates carry
-WRITTEN_TESTS = 1.0  # log-odds a standard deviation of agreement with tests that a model wrote
 SUREST = 0.99  # a verdict is right at most this often, whatever a profile says
 RIGHT_RECORDS = 2.0  # a right answer's share of wins varies like one seen in so many comparisons before
 WRONG_RECORDS = 3.0  # the same of a wrong answer against other wrong ones
@@ -75,8 +74,7 @@ class Evidence(JudgeProfile):
             ("parses", UNPARSED), ("tests_passed", self.tests), ("agreement", DISAGREEING),
         ):  # fmt: skip
             found[name] = [-strength * lost for lost in shortfalls(groups, name)]
-        scored = {"score": SCORED, "written": WRITTEN_TESTS, self.feature: self.feature_weight}
-        for name, strength in scored.items():
+        for name, strength in {"score": SCORED, self.feature: self.feature_weight}.items():
             found[name] = [strength * above for above in deviations(groups, name)]
         return {name: odds for name, odds in found.items() if name == "votes" or any(odds)}
 

@@ -13,7 +13,7 @@ from caps.core.standings import Standings
 from caps.core.types import Entrant, Selection
 from caps.strategies.dedup import REPRESENTATIVES, count_votes, dedup
 
-EVIDENCE = ("parses", "tests_passed", "written")
+EVIDENCE = ("parses", "tests_passed")
 SURVIVED = ("agreement", "varied")
 
 
