@@ -17,7 +17,8 @@ from rich.table import Table
 
 from caps.core.types import Candidate, Case, Problem
 from caps.grading.code import CodeGrader
-from caps.sandbox.base import PYTHON, find_sandbox
+from caps.sandbox.base import PYTHON
+from caps.sandbox.launchers import find_sandbox
 
 TESTS = 10
 SUM = "import sys\nn, *xs = map(int, sys.stdin.read().split())\nprint(sum(x * {0} for x in xs[:n]))\n"

@@ -34,7 +34,7 @@ from caps.findings.base import Findings
 from caps.findings.programs import BehaviourFinder
 from caps.grading.code import CodeGrader
 from caps.journal.store import Journal
-from caps.sandbox.base import find_sandbox
+from caps.sandbox.launchers import find_sandbox
 from caps.session.parts import make_prepare
 from caps.strategies.tests_first import TestsFirst
 

@@ -10,8 +10,9 @@ from caps.core.types import Candidate, Case, Found, Problem
 from caps.evidence.inputs import constants_of
 from caps.findings.programs import MAX_INPUT, MAX_OUTPUT, NO_FURTHER, BehaviourFinder
 from caps.findings.trials import MAX_CHARACTERS, FurtherInputs, trial_of
-from caps.sandbox.base import Limits, find_sandbox
+from caps.sandbox.base import Limits
 from caps.sandbox.languages import TOOLCHAINS
+from caps.sandbox.launchers import find_sandbox
 from caps.sandbox.programs import Program, ProgramSession
 from support.closing import closing
 from support.sandboxing import needs_bubblewrap

@@ -13,7 +13,7 @@ import pytest
 
 from caps.sandbox.base import PYTHON, Limits
 from caps.sandbox.launchers import Bubblewrap, has_filter
-from caps.sandbox.runner import Runner
+from caps.sandbox.runner import Sandbox
 from support.leftovers import processes_with
 from support.sandboxing import UNHURRIED, case, grade, needs_bubblewrap, run
 from support.waiting import wait_until
@@ -284,7 +284,7 @@ class WithinReach:
 def test_a_program_that_takes_over_its_init_does_not_outlive_its_limit():
     mark = f"caps-took-over-{os.getpid()}"
     job = PYTHON.job(TAKE_OVER.replace("{mark}", mark), limits=Limits(seconds=1))
-    ran = asyncio.run(Runner(WithinReach(Bubblewrap.find()), cores=1).run(job))
+    ran = asyncio.run(Sandbox(WithinReach(Bubblewrap.find()), cores=1).run(job))
     assert ran.status == "timeout", ran.stderr
     assert processes_with(mark) == []
     if os.geteuid():

@@ -312,9 +312,9 @@ async def test_a_reader_that_takes_too_long_is_ended_and_the_next_result_is_read
     slow = nulls(ITEMS - 1)
     try:
         late, whole, plain = (
-            await hasty.value(slow),
-            await patient.value(slow),
-            await patient.value(b"7", [7]),
+            await hasty.read("value", slow),
+            await patient.read("value", slow),
+            await patient.read("value", b"7", [b"7"]),
         )
     finally:
         await hasty.close()
@@ -327,7 +327,10 @@ async def test_a_reader_without_memory_says_so_and_the_next_result_is_read():
     reader = ResultReader(memory=100 << 20)
     many = b'["list"' + b',["dict"]' * (ITEMS - 1) + b"]"
     try:
-        starved, plain = await reader.value(many), await reader.value(b'["list", 7]', [[7]])
+        starved, plain = (
+            await reader.read("value", many),
+            await reader.read("value", b'["list", 7]', [b'["list", 7]']),
+        )
     finally:
         await reader.close()
     assert starved.fault

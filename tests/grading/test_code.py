@@ -11,7 +11,8 @@ from caps.core.types import Candidate
 from caps.grading.code import CodeGrader, program_text
 from caps.grading.results import ResultReader
 from caps.registry import GRADERS, resolve
-from caps.sandbox.base import Limits, find_sandbox
+from caps.sandbox.base import Limits
+from caps.sandbox.launchers import find_sandbox
 from caps.sandbox.programs import Program, ProgramSession
 from support.sandboxing import UNHURRIED, case, grade, needs_bubblewrap
 
@@ -248,11 +249,12 @@ def test_asserts_in_a_list_and_tests_of_other_collections_are_read():
 def test_behaviour_on_many_inputs_survives_a_crash_and_a_hang():
     async def play(program, inputs):
         reader, limits = ResultReader(), Limits(seconds=1.5)
-        read = reader.text if program.entry_point is None else reader.value
+        kind = "text" if program.entry_point is None else "value"
         try:
             async with ProgramSession(await find_sandbox(), program, limits) as session:
                 ran = [await session.run(value, limits.seconds) for value in inputs]
-            return [(one.status, (await read(one.output)).shown if one.status == "ok" else "") for one in ran]
+            shown = [(await reader.read(kind, one.output)).shown if one.status == "ok" else "" for one in ran]
+            return [(one.status, text) for one, text in zip(ran, shown, strict=True)]
         finally:
             await reader.close()
 

@@ -10,8 +10,9 @@ from caps.core.types import Candidate, Case, Problem
 from caps.findings.programs import BehaviourFinder
 from caps.grading.code import CodeGrader, language_of
 from caps.sandbox import languages
-from caps.sandbox.base import Limits, find_sandbox
+from caps.sandbox.base import Limits
 from caps.sandbox.languages import TOOLCHAINS, language_named
+from caps.sandbox.launchers import find_sandbox
 from support.closing import closing
 from support.sandboxing import needs_bubblewrap
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from caps.core.errors import SandboxError, SettingError, UserError
-from caps.sandbox.base import PYTHON, Job, Limits, find_sandbox
-from caps.sandbox.launchers import Bubblewrap, _common_arguments, build_filter
-from caps.sandbox.runner import Launch, Runner
+from caps.sandbox.base import PYTHON, Job, Limits
+from caps.sandbox.launchers import Bubblewrap, _common_arguments, build_filter, find_sandbox
+from caps.sandbox.runner import Launch, Sandbox
 from support.leftovers import processes_with
 from support.sandboxing import UNHURRIED, needs_bubblewrap, run
 from support.waiting import PATIENCE, wait_until
@@ -220,7 +220,7 @@ class Broken:
 
 def test_a_launcher_that_fails_is_not_the_programs_fault():
     with pytest.raises(SandboxError, match="broken cannot start: bwrap: Unknown option --no-such-option"):
-        asyncio.run(Runner(Broken(), cores=1).run(PYTHON.job("print(1)")))
+        asyncio.run(Sandbox(Broken(), cores=1).run(PYTHON.job("print(1)")))
 
 
 async def test_no_more_jobs_run_at_once_than_there_are_cores():
@@ -264,7 +264,7 @@ def test_an_interpreter_below_the_temporary_folder_is_visible(monkeypatch):
         _common_arguments.cache_clear()
         try:
             job = Job(("cat", f"{prefix}/library"), {}, b"", UNHURRIED)
-            done = asyncio.run(Runner(Bubblewrap.find(), cores=1).run(job))
+            done = asyncio.run(Sandbox(Bubblewrap.find(), cores=1).run(job))
         finally:
             _common_arguments.cache_clear()
     assert done.stdout == b"of this interpreter", done

@@ -34,12 +34,14 @@ from caps.findings.separation import (
 )
 from caps.findings.trials import FurtherInputs, Trial, trial_of
 from caps.grading.code import entry_of, language_of, program_text, prompt_text, run_test_program
-from caps.grading.results import ResultReader
-from caps.grading.test_suites import Examples, TestProgram, arguments, expected_text, expected_values
+from caps.grading.results import Kind, ResultReader
+from caps.grading.test_suites import Example, Examples, TestProgram, accepted_outputs, arguments
 from caps.judging.base import together
-from caps.sandbox.base import REASONS, Limits, Sandbox, find_sandbox
+from caps.sandbox.base import REASONS, Limits
 from caps.sandbox.languages import PYTHON, TOOLCHAINS, missing_tool
+from caps.sandbox.launchers import find_sandbox
 from caps.sandbox.programs import Outcome, OutcomeStatus, Program, ProgramSession
+from caps.sandbox.runner import Sandbox
 
 FURTHER = 64  # inputs of a case beyond its examples
 SECONDS = 20.0  # processor time of a case, after which no further inputs are run
@@ -264,7 +266,7 @@ class BehaviourFinder:
                     tested.further[number] = await self._read(trials, outcome, entry)
 
     async def _read(
-        self, trials: _Trials, outcome: Outcome, entry: str | None, example: Any = None
+        self, trials: _Trials, outcome: Outcome, entry: str | None, example: Example | None = None
     ) -> Observed:
         """What a program did; an output that was read before is not read again, unless it is an example's."""
         if outcome.status != "ok":
@@ -272,16 +274,10 @@ class BehaviourFinder:
         key = (entry is None, outcome.output)
         if example is None and key in trials.observed:
             return trials.observed[key]
-        if entry is None:
-            reading = await self._reader.text(
-                outcome.output, None if example is None else expected_text(example)
-            )
-            shown = shown_text(outcome.output)
-        else:
-            reading = await self._reader.value(
-                outcome.output, () if example is None else expected_values(example)
-            )
-            shown = shown_value(reading.shown)
+        kind: Kind = "text" if entry is None else "value"
+        accepted = [] if example is None else accepted_outputs(example, kind)
+        reading = await self._reader.read(kind, outcome.output, accepted)
+        shown = shown_text(outcome.output) if entry is None else shown_value(reading.shown)
         observed = Observed("ok", reading.digest, reading.same, bool(reading.fault), shown)
         if example is None and len(outcome.output) <= MAX_REMEMBERED:
             trials.observed[key] = observed

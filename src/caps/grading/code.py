@@ -19,29 +19,27 @@ from caps.core.errors import InputError
 from caps.core.text import escaped, syntax_tree, without_middle
 from caps.core.types import Candidate, Case
 from caps.evidence.anatomy import dissect, fence_label
-from caps.grading.results import Reading, ResultReader
+from caps.grading.results import Kind, Reading, ResultReader
 from caps.grading.test_suites import (
     Example,
     Examples,
     TestProgram,
+    accepted_outputs,
     arguments,
     expected_text,
-    expected_values,
     read_suite,
 )
 from caps.sandbox.base import (
     CERTAIN,
     REASONS,
-    Conversation,
     EndedError,
     Limits,
-    Sandbox,
     clock_seconds,
-    find_sandbox,
 )
 from caps.sandbox.inside.plain import encode
 from caps.sandbox.inside.wire import split_texts
 from caps.sandbox.languages import PYTHON, language_named, missing_tool
+from caps.sandbox.launchers import find_sandbox
 from caps.sandbox.programs import (
     OUT_OF_TURN,
     Outcome,
@@ -52,6 +50,7 @@ from caps.sandbox.programs import (
     make_job,
     wait_until_ready,
 )
+from caps.sandbox.runner import Process, Sandbox
 
 # --- Test programs: tests and candidate run in separate processes, and calls are relayed here unparsed ---
 
@@ -89,7 +88,7 @@ async def run_test_program(
 
 
 async def _relay(
-    tests: Conversation, candidate: Conversation, suite: TestProgram, prompt: str, limits: Limits
+    tests: Process, candidate: Process, suite: TestProgram, prompt: str, limits: Limits
 ) -> Grade:
     nonce = secrets.token_hex(16)
     names = {"missing": suite.missing, "modules": suite.modules, "classes": suite.classes}
@@ -189,6 +188,7 @@ class CodeGrader:
     async def _examples(self, suite: Examples, source: str, language: str) -> Grade:
         entry = entry_of(suite, source, language)
         program = Program(source, entry, language=language)
+        kind: Kind = "text" if entry is None else "value"
         doubt = ""
         async with self.sandbox.core(), ProgramSession(self.sandbox, program, self.limits) as session:
             for index, example in enumerate(suite.tests):
@@ -199,10 +199,8 @@ class CodeGrader:
                     return Grade(correct=None, reason=REASONS["clock"], detail=f"test {index + 1}: {doubt}")
                 if outcome.status != "ok":
                     return _failed_test(outcome, Reading(), example, index, entry)
-                if entry is None:
-                    reading = await self.reader.check_text(outcome.output, expected_text(example))
-                else:
-                    reading = await self.reader.check_value(outcome.output, expected_values(example))
+                accepted = accepted_outputs(example, kind)
+                reading = await self.reader.compare(kind, outcome.output, accepted)
                 if not reading.same:
                     return _failed_test(outcome, reading, example, index, entry)
         if doubt:

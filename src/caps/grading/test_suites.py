@@ -15,7 +15,7 @@ from typing import Any, Literal
 from caps.core.errors import InputError
 from caps.core.text import UNPARSABLE
 from caps.core.types import Case
-from caps.sandbox.inside.plain import PLAIN_TYPES
+from caps.sandbox.inside.plain import PLAIN_TYPES, encode
 
 _DEFINED = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 _COLUMNS = ("inputs", "outputs")
@@ -270,7 +270,17 @@ def _value(text: str) -> Any:
     return text
 
 
-def expected_values(example: Example) -> list[Any]:
+def accepted_outputs(example: Example, kind: Literal["text", "value"]) -> list[bytes]:
+    """Outputs that count as correct, as a program would print or return them."""
+    if kind == "text":
+        return [expected_text(example).encode("utf-8", "surrogatepass")]
+    try:
+        return [encode(value) for value in _expected_values(example)]
+    except (ValueError, TypeError) as error:
+        raise InputError(f"tests: no program can return an expected output: {error}") from None
+
+
+def _expected_values(example: Example) -> list[Any]:
     """Results that count as correct; some datasets wrap the one result in a list."""
     if isinstance(example.output, str) and isinstance(example.input, str):
         return [_value(example.output)]

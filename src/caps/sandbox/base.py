@@ -1,22 +1,11 @@
-"""The sandbox interface: jobs, limits and results; finding a sandbox on this machine.
+"""What a sandbox takes and returns: jobs, limits and results."""
 
-Rules that must not be broken:
-
-* Whatever the program does, `run` returns within its limits, and no process of the program is left running.
-* Output is read up to a bound and never beyond; a program that exceeds it is killed.
-* Cancelling the waiting task kills the program.
-
-`docs/design/0004` says what each sandbox stops and what it does not.
-"""
-
-import os
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
-from caps.core.errors import CapsError, SandboxError, SettingError, UserError
+from caps.core.errors import CapsError
 from caps.core.text import escaped
 
 REASONS = MappingProxyType(
@@ -30,10 +19,7 @@ REASONS = MappingProxyType(
         "unparsed": "does not parse",
     }
 )
-
-
 Status: TypeAlias = Literal["ok", "crashed", "timeout", "clock", "memory", "output"]
-NAMES = ("auto", "bwrap", "unsafe-local")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,66 +101,6 @@ PATIENCE = 10
 def clock_seconds(seconds: float) -> float:
     """How long to wait, by the clock, for a step that may use this much processor time."""
     return CERTAIN * PATIENCE * seconds
-
-
-class Conversation(Protocol):
-    """A running job that exchanges length-prefixed messages."""
-
-    async def send(self, message: bytes) -> None:
-        """Send one message."""
-        ...
-
-    async def receive(self, seconds: float) -> bytes:
-        """Wait for one message, so long by the clock; `EndedError` if there is none, or the job has ended."""
-        ...
-
-
-class Sandbox(Protocol):
-    """Runs jobs in isolation."""
-
-    @property
-    def name(self) -> str:
-        """Its name on the command line."""
-        ...
-
-    def core(self) -> AbstractAsyncContextManager[object]:
-        """Acquire one of the cores, which limit how many graders run concurrently."""
-        ...
-
-    def open(self, job: Job) -> AbstractAsyncContextManager[Conversation]:
-        """Start a job to exchange messages with; it is killed on exit. The caller must hold a core."""
-        ...
-
-    async def run(self, job: Job) -> JobResult:
-        """Acquire a core and run a job to its end."""
-        ...
-
-
-async def find_sandbox(name: str = "auto", *, cores: int | None = None) -> Sandbox:
-    """Find and test the sandbox of that name; `auto` never chooses the unsafe one."""
-    from caps.sandbox.launchers import Bubblewrap, UnsafeLocal  # noqa: PLC0415
-    from caps.sandbox.runner import Runner  # noqa: PLC0415
-
-    if name not in NAMES:
-        raise SettingError(f"no sandbox is called {name!r}: choose one of {', '.join(NAMES)}")
-    cores = cores or os.cpu_count() or 1
-    if name == "unsafe-local":
-        return Runner(UnsafeLocal(), cores=cores)
-    try:
-        sandbox = Runner(Bubblewrap.find(), cores=cores)
-        result = await sandbox.run(PYTHON.job("print(6 * 7)"))
-    except (SandboxError, OSError) as error:
-        raise _no_bubblewrap(str(error)) from None
-    if result.stdout.strip() != b"42":
-        raise _no_bubblewrap(result.stderr.decode(errors="replace").strip()[:300] or result.status)
-    return sandbox
-
-
-def _no_bubblewrap(why: str) -> UserError:
-    return UserError(
-        f"programs cannot be run safely here: {why}. Install bubblewrap 0.8 or later "
-        "(apt-get install bubblewrap), or trust every candidate with your own rights: --sandbox unsafe-local"
-    )
 
 
 # No site packages, no user settings, no bytecode files; without site there is no exit().

@@ -1,4 +1,4 @@
-"""How jobs are started: in bubblewrap, or with limits alone.
+"""How jobs are started, in bubblewrap or with limits alone, and which of the two works on this machine.
 
 Bubblewrap gives each its own namespaces, a minimal file system and a system-call filter.
 
@@ -21,9 +21,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple
 
-from caps.core.errors import SandboxError
-from caps.sandbox.base import Job
-from caps.sandbox.runner import ENVIRONMENT, Launch, prlimit
+from caps.core.errors import SandboxError, SettingError, UserError
+from caps.sandbox.base import PYTHON, Job
+from caps.sandbox.runner import ENVIRONMENT, Launch, Sandbox, prlimit
 
 # --- The system-call filter: calls that no graded program needs, or that could evade the limits ---
 #
@@ -97,17 +97,8 @@ def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
 
 _FOLDER = "/job"
 _NEEDED = ("bwrap", "prlimit", "setpriv")
-_SYSTEM = (
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-)
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
@@ -131,10 +122,8 @@ class Bubblewrap:
     def launch(self, job: Job) -> Iterator[Launch]:
         """The command that starts a job; its files are passed in memory."""
         with ExitStack() as stack:
-            reading, writing = (
-                stack.enter_context(os.fdopen(end, mode))
-                for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
-            )
+            ends = zip(os.pipe(), ("rb", "wb"), strict=True)
+            reading, writing = (stack.enter_context(os.fdopen(end, mode)) for end, mode in ends)
             contents = [*job.files.values(), build_filter()]
             fds = (*(stack.enter_context(_in_memory(one)).fileno() for one in contents), writing.fileno())
             yield Launch(self._argv(job, fds), ENVIRONMENT, fds=fds, init=(reading, writing))
@@ -183,7 +172,11 @@ def _common_arguments() -> tuple[str, ...]:
     arguments += ["--setenv", "PYTHONPATH", _FOLDER]
     for folder in ("/dev", "/etc"):
         arguments += ["--perms", "0755", "--dir", folder]  # otherwise only root could read them
-    for path in (*_SYSTEM, *map(str, sorted(Path("/etc").glob("java-*")))):  # Java has settings there
+    for path in (
+        *_SYSTEM,
+        *_SETTINGS,
+        *map(str, sorted(Path("/etc").glob("java-*"))),
+    ):  # Java has settings there
         if Path(path).is_symlink() and path.count("/") == 1:
             arguments += ["--symlink", str(Path(path).readlink()), path]
         else:
@@ -191,12 +184,8 @@ def _common_arguments() -> tuple[str, ...]:
     prefix = Path(sys.base_prefix).resolve()
     if not prefix.is_relative_to("/usr"):
         for parent in reversed(prefix.parents[:-1]):
-            arguments += [
-                "--perms",
-                "0755",
-                "--dir",
-                str(parent),
-            ]  # otherwise it would copy the mode, for example of /root
+            # Otherwise bubblewrap would copy the mode, for example of /root.
+            arguments += ["--perms", "0755", "--dir", str(parent)]
         arguments += ["--ro-bind", str(prefix), str(prefix)]
     # Without root, a program could otherwise write to the memory of its namespace's init and make it outlive
     # this process. An empty folder hides it.
@@ -289,3 +278,30 @@ class UnsafeLocal:
             program = str(Path(sys.executable).resolve()) if job.argv[0] == "python" else job.argv[0]
             env = {**ENVIRONMENT, "HOME": folder, "TMPDIR": folder, "PYTHONPATH": folder}
             yield Launch((*prlimit(job.limits, processes=None), program, *job.argv[1:]), env, folder)
+
+
+NAMES = ("auto", "bwrap", "unsafe-local")
+
+
+async def find_sandbox(name: str = "auto", *, cores: int | None = None) -> Sandbox:
+    """Find and test the sandbox of that name; `auto` never chooses the unsafe one."""
+    if name not in NAMES:
+        raise SettingError(f"no sandbox is called {name!r}: choose one of {', '.join(NAMES)}")
+    cores = cores or os.cpu_count() or 1
+    if name == "unsafe-local":
+        return Sandbox(UnsafeLocal(), cores)
+    try:
+        sandbox = Sandbox(Bubblewrap.find(), cores)
+        result = await sandbox.run(PYTHON.job("print(6 * 7)"))
+    except (SandboxError, OSError) as error:
+        raise _no_bubblewrap(str(error)) from None
+    if result.stdout.strip() != b"42":
+        raise _no_bubblewrap(result.stderr.decode(errors="replace").strip()[:300] or result.status)
+    return sandbox
+
+
+def _no_bubblewrap(why: str) -> UserError:
+    return UserError(
+        f"programs cannot be run safely here: {why}. Install bubblewrap 0.8 or later "
+        "(apt-get install bubblewrap), or trust every candidate with your own rights: --sandbox unsafe-local"
+    )

@@ -15,27 +15,17 @@ from typing import Any, Literal, Self, TypeAlias
 
 from caps.core.errors import SandboxError
 from caps.core.text import escaped
-from caps.sandbox.base import (
-    CERTAIN,
-    PYTHON,
-    Conversation,
-    EndedError,
-    Job,
-    Limits,
-    Sandbox,
-    Status,
-    clock_seconds,
-)
+from caps.sandbox.base import CERTAIN, PYTHON, EndedError, Job, Limits, Status, clock_seconds
 from caps.sandbox.inside.plain import encode
 from caps.sandbox.inside.wire import MAX_DIGITS, split_reply, split_texts
 from caps.sandbox.languages import COMPILE_SECONDS, TOOLCHAINS
 from caps.sandbox.languages import PYTHON as PYTHON_NAME
-from caps.sandbox.runner import classify_exit
+from caps.sandbox.runner import Process, Sandbox, classify_exit
 
 _PACKAGE = "caps.sandbox.inside"
 _NEEDED = {
     "feed": ("feed", "prelude", "wire"),
-    "native": ("feed", "plain", "prelude", "wire"),
+    "native": ("native", "feed", "plain", "prelude", "wire"),
     "serve": ("serve", "plain", "prelude", "wire"),
     "examine": ("examine", "plain", "wire"),
 }
@@ -43,12 +33,8 @@ _NEEDED = {
 
 def make_job(name: str, limits: Limits, *, prelude: bool = False) -> Job:
     """The job that runs `inside/<name>.py`."""
-    arguments = ""
-    if name == "feed":
-        arguments = f"{limits.output}, prelude={prelude}"
-    command = f"from {_PACKAGE}.{name} import main; main({arguments})"
-    if name == "native":
-        command = f"from {_PACKAGE}.feed import main_native; main_native({limits.output})"
+    arguments = {"feed": f"{limits.output}, prelude={prelude}", "native": str(limits.output)}
+    command = f"from {_PACKAGE}.{name} import main; main({arguments.get(name, '')})"
     return Job((*PYTHON.argv, "-c", command), _compiled(name), limits=limits)
 
 
@@ -126,8 +112,8 @@ class ProgramSession:
 
     def __init__(self, sandbox: Sandbox, program: Program, limits: Limits) -> None:
         self._sandbox, self._program, self._limits = sandbox, program, limits
-        self._process = AsyncExitStack()
-        self._conversation: Conversation | None = None
+        self._open = AsyncExitStack()
+        self._process: Process | None = None
         self._failure: Outcome | None = None
 
     async def __aenter__(self) -> Self:
@@ -138,14 +124,14 @@ class ProgramSession:
 
     async def run(self, value: Any, seconds: float) -> Outcome:
         """Run the program on one input with these seconds of processor time; the caller must hold a core."""
-        if self._conversation is None and self._failure is None:
+        if self._process is None and self._failure is None:
             await self._start()
-        if self._conversation is None:
+        if self._process is None:
             assert self._failure is not None  # noqa: S101
             return self._failure
         run = _call if self._program.kind == "serve" else _feed
         try:
-            outcome = await run(self._conversation, self._program, value, seconds)
+            outcome = await run(self._process, self._program, value, seconds)
         except EndedError as ended:
             await self.close()
             outcome = Outcome(ended.status, detail=str(ended))
@@ -153,21 +139,21 @@ class ProgramSession:
 
     async def close(self) -> None:
         """Kill the process, if there is one."""
-        self._conversation = None
-        await self._process.aclose()
+        self._process = None
+        await self._open.aclose()
 
     async def _start(self) -> None:
         """Start a process and load the program; if that fails, it fails on every input."""
         kind, limits = self._program.kind, self._limits
         job = make_job(kind, self._process_limits(), prelude=self._program.prelude)
-        conversation = await self._process.enter_async_context(self._sandbox.open(job))
-        await wait_until_ready(conversation, self._sandbox)
+        process = await self._open.enter_async_context(self._sandbox.open(job))
+        await wait_until_ready(process, self._sandbox)
         try:
-            self._failure = await _LOADERS[kind](conversation, self._program, limits)
+            self._failure = await _LOADERS[kind](process, self._program, limits)
         except EndedError as ended:
             self._failure = _limited(Outcome(ended.status, detail=str(ended)), limits.seconds)
         if self._failure is None:
-            self._conversation = conversation
+            self._process = process
         else:
             await self.close()
 
@@ -180,25 +166,25 @@ class ProgramSession:
         return replace(limits, cpu=CERTAIN * limits.seconds * inputs + _START_SECONDS)
 
 
-async def wait_until_ready(conversation: Conversation, sandbox: Sandbox) -> None:
+async def wait_until_ready(process: Process, sandbox: Sandbox) -> None:
     """Wait until the sandbox has started; a failure before that is not the candidate's fault."""
     try:
-        await conversation.receive(clock_seconds(_START_SECONDS))
+        await process.receive(clock_seconds(_START_SECONDS))
     except EndedError as ended:
         raise SandboxError(f"{sandbox.name} did not start: {ended}") from None
 
 
-async def _feed_source(conversation: Conversation, program: Program, limits: Limits) -> Outcome | None:
-    await conversation.send(program.source.encode(errors="surrogatepass"))
-    answer = await conversation.receive(clock_seconds(limits.seconds))
+async def _feed_source(process: Process, program: Program, limits: Limits) -> Outcome | None:
+    await process.send(program.source.encode(errors="surrogatepass"))
+    answer = await process.receive(clock_seconds(limits.seconds))
     return None if answer == b"parsed" else Outcome("unparsed", detail=escaped(split_texts(answer, 1)[0]))
 
 
-async def _compile_source(conversation: Conversation, program: Program, _: Limits) -> Outcome | None:
+async def _compile_source(process: Process, program: Program, _: Limits) -> Outcome | None:
     file, compiling, running = TOOLCHAINS[program.language].commands(program.source)
     source = program.source.encode(errors="surrogatepass")
-    await conversation.send(encode([source, file, compiling, running]))
-    answer = await conversation.receive(clock_seconds(COMPILE_SECONDS))
+    await process.send(encode([source, file, compiling, running]))
+    answer = await process.receive(clock_seconds(COMPILE_SECONDS))
     if answer == b"parsed":
         return None
     lines = split_texts(answer, 1)[0].splitlines()
@@ -206,12 +192,12 @@ async def _compile_source(conversation: Conversation, program: Program, _: Limit
     return Outcome("unparsed", detail=escaped(errors[0] if errors else ""))
 
 
-async def load(conversation: Conversation, program: Program, limits: Limits) -> Outcome | None:
+async def load(process: Process, program: Program, limits: Limits) -> Outcome | None:
     """Load a program; returns an outcome only if that failed."""
     seconds = CERTAIN * limits.seconds
     first = [program.source, program.prelude, program.entry_point, seconds]
-    await conversation.send(encode(first))
-    reply = await conversation.receive(clock_seconds(limits.seconds))
+    await process.send(encode(first))
+    reply = await process.receive(clock_seconds(limits.seconds))
     if reply == b"L":
         return None
     if reply[:1] == b"U":
@@ -220,9 +206,9 @@ async def load(conversation: Conversation, program: Program, limits: Limits) -> 
     return Outcome("crashed", detail=OUT_OF_TURN) if outcome.status == "ok" else outcome
 
 
-async def _feed(conversation: Conversation, _: Program, value: str, seconds: float) -> Outcome:
-    await conversation.send(b"%.3f\n%b" % (CERTAIN * seconds, value.encode(errors="surrogatepass")))
-    return _read_fed(await conversation.receive(clock_seconds(seconds)))
+async def _feed(process: Process, _: Program, value: str, seconds: float) -> Outcome:
+    await process.send(b"%.3f\n%b" % (CERTAIN * seconds, value.encode(errors="surrogatepass")))
+    return _read_fed(await process.receive(clock_seconds(seconds)))
 
 
 def _read_fed(answer: bytes) -> Outcome:
@@ -240,10 +226,10 @@ def _read_fed(answer: bytes) -> Outcome:
     return Outcome(status, answer[len(head) : end], message, cpu=milliseconds / 1000)
 
 
-async def _call(conversation: Conversation, program: Program, value: list[Any], seconds: float) -> Outcome:
+async def _call(process: Process, program: Program, value: list[Any], seconds: float) -> Outcome:
     asked = ["call", program.entry_point, False, CERTAIN * seconds]
-    await conversation.send(b"\n".join((encode(asked), encode(value), encode({}))))
-    return _read_called(await conversation.receive(clock_seconds(seconds)))
+    await process.send(b"\n".join((encode(asked), encode(value), encode({}))))
+    return _read_called(await process.receive(clock_seconds(seconds)))
 
 
 def _read_called(reply: bytes) -> Outcome:
@@ -258,5 +244,5 @@ def _read_called(reply: bytes) -> Outcome:
     return Outcome(status, detail=escaped(f"{kind}: {text}"), cpu=cpu)
 
 
-_Loader: TypeAlias = Callable[[Conversation, Program, Limits], Awaitable[Outcome | None]]
+_Loader: TypeAlias = Callable[[Process, Program, Limits], Awaitable[Outcome | None]]
 _LOADERS: dict[str, _Loader] = {"feed": _feed_source, "native": _compile_source, "serve": load}

@@ -1,5 +1,13 @@
 """Starts sandboxed jobs, reads their bounded output and kills all their processes.
 
+Rules that must not be broken:
+
+* Whatever the program does, `run` returns within its limits, and no process of the program is left running.
+* Output is read up to a bound and never beyond; a program that exceeds it is killed.
+* Cancelling the waiting task kills the program.
+
+`docs/design/0004` says what each sandbox stops and what it does not.
+
 A sandbox with its own process namespace reports the host's process id of the namespace's init. Killing that
 process ends every process of the namespace, whatever the program did to escape: as an ordinary user, it may
 own the init and leave its session and process group. Without such a report the process group is killed.
@@ -14,7 +22,7 @@ import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Protocol
@@ -29,7 +37,7 @@ _PARENT = 1  # the place of the parent's id in /proc/<id>/stat, after the name i
 
 
 class Process(asyncio.SubprocessProtocol):
-    """A process with bounded output; also a `Conversation`, for programs that exchange messages."""
+    """A running job with bounded output; the two sides may exchange length-prefixed messages."""
 
     def __init__(self, limit: int) -> None:
         self.out = bytearray()
@@ -79,7 +87,10 @@ class Process(asyncio.SubprocessProtocol):
         self.write(b"%d\n%b" % (len(message), message))
 
     async def receive(self, seconds: float) -> bytes:
-        """Wait for one message; a process that writes anything else is killed."""
+        """Wait for one message, so long by the clock; a process that writes anything else is killed.
+
+        `EndedError` if there is none, or the process has ended.
+        """
         in_time = await self._wait(lambda: self._message() is not None or 1 not in self._open, seconds)
         message = self._message()
         if message is None:
@@ -203,16 +214,11 @@ class Launcher(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Runner:
-    """A sandbox with a launcher and a number of cores."""
+class Sandbox:
+    """Runs jobs in isolation; the number of cores limits how many run concurrently."""
 
-    launcher: Launcher
-    cores: int
-    _free: asyncio.Semaphore = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._free = asyncio.Semaphore(self.cores)
+    def __init__(self, launcher: Launcher, cores: int) -> None:
+        self.launcher, self._free = launcher, asyncio.Semaphore(cores)
 
     @property
     def name(self) -> str:
@@ -220,12 +226,12 @@ class Runner:
         return self.launcher.name
 
     def core(self) -> asyncio.Semaphore:
-        """The semaphore of the cores, for use with `async with`."""
+        """The semaphore of the cores, for use with `async with`; `open` needs one."""
         return self._free
 
     @asynccontextmanager
     async def open(self, job: Job) -> AsyncIterator[Process]:
-        """Start a job and kill it on exit, whatever happens in between."""
+        """Start a job to exchange messages with; it is killed on exit. The caller must hold a core."""
         with self.launcher.launch(job) as launch:
             process = Process(job.limits.output)
             # A start that is cancelled halfway would leave a process that cannot be killed.

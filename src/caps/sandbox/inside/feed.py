@@ -15,10 +15,14 @@ import os
 import sys
 import time
 
-from caps.sandbox.inside.prelude import load, preload
+from caps.sandbox.inside.prelude import load, provide
 from caps.sandbox.inside.wire import Wire, limit_cpu
 
-_ERRORS = 2000  # bytes of standard error that are kept
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ERRORS = 2000  # bytes of standard error that are kept
 
 
 def main(limit: int, *, prelude: bool) -> None:
@@ -31,61 +35,36 @@ def main(limit: int, *, prelude: bool) -> None:
         return
     wire.send(b"parsed")
     if prelude:
-        preload(code)
+        provide(code, {}, None)  # imports what it names, so that its runs, which are forked, need not
+
+    def play() -> None:
+        load(code, "__main__", prelude=prelude)
+        _leave()
+
     gc.freeze()  # so that children do not copy unused pages
+    answer_inputs(wire, play, limit)
+
+
+def answer_inputs(wire: Wire, play: Callable[[], object], limit: int) -> None:
+    """Answer each input with what `play`, in a child process, makes of it."""
     while (message := wire.receive()) is not None:
         seconds, _, text = message.partition(b"\n")
-        files = _open_files(text)
-        running, alive = _open_pipe()
-        child = os.fork()
-        if not child:
-            wire.close()
-            os.close(running)
-            _become(files)
-            limit_cpu(float(seconds))
-            load(code, "__main__", prelude=prelude)
-            _leave()
-        os.close(alive)
-        wire.send(_await(child, running, files, limit))
+        wire.send(run_child(wire, play, text, limit, float(seconds)))
 
 
-def main_native(limit: int) -> None:
-    """Compile a program of another language, then run it on every input, each with its own time limit.
-
-    The first message is the source, the name of its file, and the commands.
-    """
-    from caps.sandbox.inside.plain import decode_given  # noqa: PLC0415 - only needed here
-
-    wire = Wire()
-    source, name, compiling, running = decode_given(wire.receive() or b"")
-    with open(name, "wb") as file:  # noqa: PTH123 - pathlib takes long to load
-        file.write(source)
-    if compiling:
-        answer = _run_native(wire, compiling, b"", limit, 0)
-        if not answer.startswith(b"0 "):
-            wire.send(b"unparsed " + answer[-_ERRORS:])
-            return
-    wire.send(b"parsed")
-    while (message := wire.receive()) is not None:
-        seconds, _, text = message.partition(b"\n")
-        wire.send(_run_native(wire, running, text, limit, float(seconds)))
-
-
-def _run_native(wire: Wire, argv: list[str], text: bytes, limit: int, seconds: float) -> bytes:
-    """Run a command; after these seconds of processor time, if any, it is killed."""
+def run_child(wire: Wire, play: Callable[[], object], text: bytes, limit: int, seconds: float) -> bytes:
+    """Run `play`, which must not return, on an input; it has these seconds of processor time, if any."""
     files = _open_files(text)
-    running, alive = _open_pipe()
+    running, alive = os.pipe()
+    os.set_inheritable(alive, True)  # noqa: FBT003 - kept by the programs that a program executes
     child = os.fork()
     if not child:
-        try:
-            wire.close()
-            os.close(running)
-            _become(files)
-            if seconds:
-                limit_cpu(seconds)
-            os.execvp(argv[0], argv)  # noqa: S606
-        finally:
-            os._exit(127)
+        wire.close()
+        os.close(running)
+        _become(files)
+        if seconds:
+            limit_cpu(seconds)
+        play()
     os.close(alive)
     return _await(child, running, files, limit)
 
@@ -96,13 +75,6 @@ def _open_files(text: bytes) -> list[int]:
     _fill(files[0], text)
     os.lseek(files[0], 0, os.SEEK_SET)
     return files
-
-
-def _open_pipe() -> tuple[int, int]:
-    """Both ends of a pipe; the second one is kept by the programs that a program executes."""
-    running, alive = os.pipe()
-    os.set_inheritable(alive, True)  # noqa: FBT003
-    return running, alive
 
 
 def _new_file() -> int:
@@ -151,7 +123,7 @@ def _await(child: int, running: int, files: list[int], limit: int) -> bytes:
     if out <= limit:
         code, spent = os.waitstatus_to_exitcode(status), int(1000 * (used.ru_utime + used.ru_stime))
         answer = b"%d %d %d\n%b" % (code, out, spent, os.pread(files[1], out, 0))
-        answer += os.pread(files[2], _ERRORS, max(0, err - _ERRORS))
+        answer += os.pread(files[2], ERRORS, max(0, err - ERRORS))
     for file in files:
         os.close(file)
     return answer

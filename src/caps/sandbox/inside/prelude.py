@@ -46,16 +46,6 @@ def provide(code: CodeType, names: dict[str, Any], entry_point: str | None) -> N
         names.setdefault(module, __import__(module))
 
 
-def preload(code: CodeType) -> None:
-    """Import the modules that a program names, so that its runs, which are forked, need not."""
-    mentioned = set(_mentioned(code))
-    for module, known in _NAMES.items():
-        if mentioned.intersection(known.split()):
-            __import__(module)
-    for module in mentioned & _MODULES:
-        __import__(module)
-
-
 def load(code: CodeType, name: str, *, prelude: bool, entry_point: str | None = None) -> dict[str, Any]:
     """Run a program as the module of that name and return its namespace."""
     vars(builtins).update(exit=sys.exit, quit=sys.exit)  # `site` would define them
