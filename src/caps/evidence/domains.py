@@ -35,26 +35,9 @@ _LONGEST_VALUE = 60  # characters of a known answer that is compared by value
 _MATHEMATICAL = re.compile(r"[\d\\^=+]")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _DATA_FORMATS = frozenset(
-    {
-        "csv",
-        "diff",
-        "json",
-        "json5",
-        "jsonc",
-        "jsonl",
-        "latex",
-        "markdown",
-        "md",
-        "patch",
-        "tex",
-        "text",
-        "toml",
-        "txt",
-        "xml",
-        "yaml",
-        "yml",
-    }
-)
+    {"csv", "diff", "json", "json5", "jsonc", "jsonl", "latex", "markdown", "md", "patch", "tex", "text",
+     "toml", "txt", "xml", "yaml", "yml"}
+)  # fmt: skip
 _registered: dict[str, Domain] = {}
 
 

@@ -104,10 +104,8 @@ class Hints:
             lowest = 0
         if not negative and re.search(r"\b(?:positive|natural) (?:whole )?(?:integer|number)", words):
             lowest = 1
-        if lowest == 1 and re.search(
-            r"(?<![\d.])0\s{0,2}(?:<=|≤|\\le)", words
-        ):  # a stated bound wins over words
-            lowest = 0
+        if lowest == 1 and re.search(r"(?<![\d.])0\s{0,2}(?:<=|≤|\\le)", words):
+            lowest = 0  # a stated bound wins over words
         never_empty = bool(re.search(r"\bnon-?\s?empty\b|won't be empty|not be empty", words))
         letters = bool(re.search(r"\b(?:lower-?\s?case|upper-?\s?case|letters|alphabet|words?)\b", words))
         return cls(*constants_of(sources), Range(lowest, LARGEST), never_empty, letters)
@@ -173,13 +171,11 @@ class Values:
         examples = self._known.get(type(value), [])
         source = self._rng.choice(("known", "edge", "changed", "changed"))
         if source == "known" and examples:
-            return self._within(self._rng.choice(examples), limits, value)
+            chosen = self._rng.choice(examples)
+            return limits.including(value).nearest(chosen) if type(chosen) is int else chosen
         if source == "edge" and (edges := list(self.edges(value, limits))):
             return self._rng.choice(edges)
         return self._changed(value, limits)
-
-    def _within(self, chosen: Any, limits: Range, value: Any) -> Any:
-        return limits.including(value).nearest(chosen) if type(chosen) is int else chosen
 
     def _changed(self, value: Any, limits: Range) -> Any:
         rng = self._rng

@@ -140,22 +140,16 @@ class TextInputs:
         kept += [rng.randrange(n) for _ in range(size - n)]
         changed = [list(words) for words in lines]
         meanings = [other for other in counts_in(lines) if other[:2] == count[:2]]
-        for kind, targets in (
-            (meaning.kind, meaning.targets) for meaning in meanings if meaning.kind != "lines"
-        ):
-            for k in targets:
-                chosen = [
-                    place for place in kept if place < len(lines[k] if kind == "words" else lines[k][0])
-                ]
-                if kind == "words":
-                    changed[k] = [lines[k][place] for place in chosen]
-                else:
-                    changed[k] = ["".join(lines[k][0][place] for place in chosen)]
-        for start, step in (
-            (meaning.targets[0], meaning.size) for meaning in meanings if meaning.kind == "lines"
-        ):
-            groups = [changed[start + place * step : start + (place + 1) * step] for place in kept]
-            changed[start:] = [list(words) for group in groups for words in group]
+        for meaning in sorted(meanings, key=lambda meaning: meaning.kind == "lines"):
+            if meaning.kind == "lines":
+                start, step = meaning.targets[0], meaning.size
+                groups = [changed[start + place * step : start + (place + 1) * step] for place in kept]
+                changed[start:] = [list(words) for group in groups for words in group]
+                continue
+            for k in meaning.targets:
+                items = lines[k] if meaning.kind == "words" else lines[k][0]
+                chosen = [items[place] for place in kept if place < len(items)]
+                changed[k] = chosen if meaning.kind == "words" else ["".join(chosen)]
         changed[count.line][count.word] = str(size)
         return changed
 

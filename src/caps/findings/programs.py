@@ -35,7 +35,7 @@ from caps.findings.separation import (
 from caps.findings.trials import FurtherInputs, Trial, trial_of
 from caps.grading.code import entry_of, language_of, program_text, prompt_text, run_test_program
 from caps.grading.results import Kind, ResultReader
-from caps.grading.test_suites import Example, Examples, TestProgram, accepted_outputs, arguments
+from caps.grading.test_suites import Example, TestProgram, accepted_outputs, arguments
 from caps.judging.base import together
 from caps.sandbox.base import REASONS, Limits
 from caps.sandbox.languages import PYTHON, TOOLCHAINS, missing_tool
@@ -73,35 +73,6 @@ class _Input:
     def arguments(self) -> list[Any]:
         """The arguments of a call."""
         return arguments(self.value)
-
-
-@dataclass(slots=True)
-class _Trials:
-    """The runs of a case: its programs, the further inputs so far, and what outputs were read as."""
-
-    trial: Trial
-    programs: list[ProgramRuns]
-    seconds: float
-    prompt: str = ""
-    inputs: list[_Input] = field(default_factory=list)
-    observed: dict[tuple[bool, bytes], Observed] = field(default_factory=dict)
-    sessions: dict[int, ProgramSession] = field(default_factory=dict)
-
-    def is_cut(self) -> bool:
-        """Whether the processor time of the case has ended, so that something is left out."""
-        return self.seconds <= 0
-
-    def drop(self, start: int) -> None:
-        """Forget a round that was not finished: how far it came depends on the machine."""
-        for program in self.programs:
-            program.further = {n: seen for n, seen in program.further.items() if n < start}
-        del self.inputs[start:]
-
-    async def end(self, programs: Sequence[ProgramRuns]) -> None:
-        """End the processes of these programs."""
-        for program in programs:
-            if (session := self.sessions.pop(id(program), None)) is not None:
-                await session.close()
 
 
 class BehaviourFinder:
@@ -146,15 +117,15 @@ class BehaviourFinder:
         if programs and not runnable:
             raise UserError(why_not(trial, programs[0].language) or "")
         prompt = prompt_text(case, trial.entry_point)
-        trials = _Trials(trial, runnable, self._seconds, prompt)
+        sandbox = await self._get_sandbox()
+        runs = _CaseRuns(trial, runnable, prompt, sandbox, self._reader, self._limits, self._seconds)
         try:
             async with asyncio.timeout_at(until):
-                sources = [program.source for program in runnable]
-                await self._search(trials, FurtherInputs(trial, case, sources))
+                await runs.search(case, self._further)
         finally:
-            await trials.end(runnable)
+            await runs.end(runnable)
         tried = ((program.source, program.language) for program in runnable)
-        findings = dict(zip(tried, conclude(trials), strict=True))
+        findings = dict(zip(tried, runs.conclude(), strict=True))
         return [findings.get(program) or Found(note=why_not(trial, program[1]) or "") for program in written]
 
     async def close(self) -> None:
@@ -167,28 +138,77 @@ class BehaviourFinder:
                 self._sandbox = await find_sandbox(self._name)
             return self._sandbox
 
-    async def _search(self, trials: _Trials, source: FurtherInputs) -> None:
+
+@dataclass(slots=True)
+class _CaseRuns:
+    """Runs the programs of one case, on the tests or examples and on further inputs."""
+
+    trial: Trial
+    programs: Sequence[ProgramRuns]
+    prompt: str
+    sandbox: Sandbox
+    reader: ResultReader
+    limits: Limits
+    seconds: float  # of processor time that are left for further inputs
+    inputs: list[_Input] = field(default_factory=list)
+    observed: dict[tuple[Kind, bytes], Observed] = field(default_factory=dict)  # what outputs were read as
+    sessions: dict[int, ProgramSession] = field(default_factory=dict)
+
+    async def search(self, case: Case, further: int) -> None:
         """Run the first inputs on all programs, then changed ones on those that may still be alike."""
-        await self._run_tests(trials)
-        further = self._further if trials.trial.style == "call" else round(self._further * STDIN)
-        first = source.first(round(further * FIRST)) if len(trials.programs) > 1 else []
+        if self.trial.program is not None:
+            suite = self.trial.program
+            await together([self._run_tests(suite, program) for program in self.programs])
+        further = further if self.trial.style == "call" else round(further * STDIN)
+        source = FurtherInputs(self.trial, case, [program.source for program in self.programs])
+        first = source.first(round(further * FIRST)) if len(self.programs) > 1 else []
         for inputs in (first[:PROBE], first[PROBE:]):
-            await self._run_all(trials, trials.programs, inputs, failing=FAILING)
-        chosen = credible(trials.programs)
-        await trials.end([program for program in trials.programs if program not in chosen])
-        if len(chosen) > 1 and len(trials.inputs) < further and not trials.is_cut():
-            parents = [trials.inputs[n].value for n in splitting(chosen, range(len(trials.inputs)))]
-            more = source.more(parents, further - len(trials.inputs))
-            await self._run_all(trials, chosen, more, failing=further)
+            await self._run_all(self.programs, inputs, failing=FAILING)
+        chosen = credible(self.programs)
+        await self.end([program for program in self.programs if program not in chosen])
+        if len(chosen) > 1 and len(self.inputs) < further and not self._is_cut():
+            parents = [self.inputs[n].value for n in splitting(chosen, range(len(self.inputs)))]
+            more = source.more(parents, further - len(self.inputs))
+            await self._run_all(chosen, more, failing=further)
 
-    async def _run_tests(self, trials: _Trials) -> None:
-        """Run the public test program of a case, if it has one, on all programs."""
-        if trials.trial.program is not None:
-            sandbox = await self._get_sandbox()
-            suite = trials.trial.program
-            await together([self._test(sandbox, trials, suite, program) for program in trials.programs])
+    async def end(self, programs: Sequence[ProgramRuns]) -> None:
+        """End the processes of these programs."""
+        for program in programs:
+            if (session := self.sessions.pop(id(program), None)) is not None:
+                await session.close()
 
-    async def _test(self, sandbox: Sandbox, trials: _Trials, suite: TestProgram, tested: ProgramRuns) -> None:
+    def conclude(self) -> list[Found]:
+        """The findings about each program."""
+        separation = Separation(self.programs)
+        texts = {n: shown_input(self.trial, self.inputs[n]) for n in separation.valid}
+        kept = separation.kept({n: len(text) for n, text in texts.items() if len(text) <= MAX_INPUT})
+        return [
+            Found(
+                separation.cluster(program),
+                program.passed,
+                len(self.trial.examples) or len(self.trial.assertions),
+                program.parses,
+                tuple(_as_run(self.trial, texts[n], program.further.get(n)) for n in kept),
+                separation.survived(program),
+                self._note(program),
+            )
+            for program in self.programs
+        ]
+
+    def _note(self, program: ProgramRuns) -> str:
+        if program.by_clock:
+            return BY_CLOCK
+        if program.hangs:
+            return HUNG
+        if not self.inputs and len(self.programs) > 1:
+            return NO_FURTHER
+        return TIME_ENDED if self._is_cut() else ""
+
+    def _is_cut(self) -> bool:
+        """Whether the processor time of the case has ended, so that something is left out."""
+        return self.seconds <= 0
+
+    async def _run_tests(self, suite: TestProgram, tested: ProgramRuns) -> None:
         """Run all tests on one program, and each alone if it fails: how many it passes tells programs apart.
 
         One that passes each test alone but not all together, since it remembers earlier calls, fails one.
@@ -196,10 +216,11 @@ class BehaviourFinder:
         program = Program(tested.source, suite.entry_point, prelude=False)
 
         async def run(tests: TestProgram) -> Observed:
-            grade = await run_test_program(sandbox, tests, trials.prompt, program, self._limits)
-            return observed_test(grade)
+            return observed_test(
+                await run_test_program(self.sandbox, tests, self.prompt, program, self.limits)
+            )
 
-        assertions = trials.trial.assertions
+        assertions = self.trial.assertions
         all_tests = await run(suite)
         tested.by_clock = all_tests.status == "clock"
         if all_tests.passed or len(assertions) == 1 or tested.by_clock:
@@ -211,76 +232,69 @@ class BehaviourFinder:
         if all(result.passed for result in tested.examples):
             tested.examples[-1] = all_tests
 
-    async def _run_all(
-        self, trials: _Trials, programs: Sequence[ProgramRuns], inputs: Sequence[Any], *, failing: int
-    ) -> None:
+    async def _run_all(self, programs: Sequence[ProgramRuns], inputs: Sequence[Any], *, failing: int) -> None:
         """Run programs on new inputs, those that fail an example on at most `failing` inputs in all."""
-        start = len(trials.inputs)
-        trials.inputs += [] if trials.is_cut() else map(_Input, inputs)
-        sandbox = await self._get_sandbox()
-        await together([self._run(sandbox, trials, program, start, failing) for program in programs])
-        if trials.is_cut():
-            trials.drop(start)
+        start = len(self.inputs)
+        self.inputs += [] if self._is_cut() else map(_Input, inputs)
+        await together([self._run(program, start, failing) for program in programs])
+        if self._is_cut():  # how far this round came depends on the machine
+            for program in self.programs:
+                program.further = {n: seen for n, seen in program.further.items() if n < start}
+            del self.inputs[start:]
 
-    async def _run(
-        self, sandbox: Sandbox, trials: _Trials, tested: ProgramRuns, start: int, failing: int
-    ) -> None:
+    async def _run(self, tested: ProgramRuns, start: int, failing: int) -> None:
         """Run one program on the examples, unless it was, and on the further inputs from `start`."""
-        trial = trials.trial
-        suite = Examples(trial.examples, trial.entry_point, trial.style)
-        entry = entry_of(suite, tested.source, tested.language)
-        if id(tested) not in trials.sessions:
-            prelude = not trials.prompt  # what continues a program has its imports only
+        trial = self.trial
+        entry = entry_of(trial.style, trial.entry_point, tested.source, tested.language)
+        if id(tested) not in self.sessions:
+            prelude = not self.prompt  # what continues a program has its imports only
             program = Program(tested.source, entry, prelude=prelude, language=tested.language)
-            trials.sessions[id(tested)] = ProgramSession(sandbox, program, self._limits)
-        session = trials.sessions[id(tested)]
+            self.sessions[id(tested)] = ProgramSession(self.sandbox, program, self.limits)
+        session = self.sessions[id(tested)]
+        kind: Kind = "text" if entry is None else "value"
 
         async def run(test_input: _Input, seconds: float) -> Outcome:
             outcome = await session.run(test_input.value if entry is None else test_input.arguments, seconds)
             tested.by_clock = outcome.status == "clock"
             return outcome
 
-        async with sandbox.core():
+        async with self.sandbox.core():
             for example in () if tested.examples else trial.examples:
                 if tested.by_clock:
                     return
                 if tested.hangs:
                     tested.examples.append(HANGS)
                     continue
-                outcome = await run(_Input(example.input), self._limits.seconds)
-                unknown = outcome.unknown
-                tested.examples.append(
-                    Observed(outcome.status, unreadable=True, shown=unknown)
-                    if unknown
-                    else await self._read(trials, outcome, entry, example)
-                )
-            for number, further in enumerate(trials.inputs[start:], start):
+                outcome = await run(_Input(example.input), self.limits.seconds)
+                if outcome.unknown:
+                    observed = Observed(outcome.status, unreadable=True, shown=outcome.unknown)
+                else:
+                    observed = await self._read(kind, outcome, example)
+                tested.examples.append(observed)
+            for number, further in enumerate(self.inputs[start:], start):
                 if tested.hangs:
                     tested.further[number] = HANGS
                     continue
-                if tested.by_clock or trials.is_cut() or len(tested.further) >= _enough(tested, failing):
+                if tested.by_clock or self._is_cut() or len(tested.further) >= _enough(tested, failing):
                     return
                 outcome = await run(further, FURTHER_SECONDS)
-                trials.seconds -= outcome.cpu
+                self.seconds -= outcome.cpu
                 if not outcome.unknown:
-                    tested.further[number] = await self._read(trials, outcome, entry)
+                    tested.further[number] = await self._read(kind, outcome)
 
-    async def _read(
-        self, trials: _Trials, outcome: Outcome, entry: str | None, example: Example | None = None
-    ) -> Observed:
+    async def _read(self, kind: Kind, outcome: Outcome, example: Example | None = None) -> Observed:
         """What a program did; an output that was read before is not read again, unless it is an example's."""
         if outcome.status != "ok":
             return Observed(outcome.status, shown=without_middle(outcome.detail, MAX_OUTPUT))
-        key = (entry is None, outcome.output)
-        if example is None and key in trials.observed:
-            return trials.observed[key]
-        kind: Kind = "text" if entry is None else "value"
+        key = (kind, outcome.output)
+        if example is None and key in self.observed:
+            return self.observed[key]
         accepted = [] if example is None else accepted_outputs(example, kind)
-        reading = await self._reader.read(kind, outcome.output, accepted)
-        shown = shown_text(outcome.output) if entry is None else shown_value(reading.shown)
+        reading = await self.reader.read(kind, outcome.output, accepted)
+        shown = shown_text(outcome.output) if kind == "text" else shown_value(reading.shown)
         observed = Observed("ok", reading.digest, reading.same, bool(reading.fault), shown)
         if example is None and len(outcome.output) <= MAX_REMEMBERED:
-            trials.observed[key] = observed
+            self.observed[key] = observed
         return observed
 
 
@@ -318,41 +332,11 @@ def shown_text(output: bytes) -> str:
     return without_middle("\n".join(map(escaped, text.split("\n"))), MAX_OUTPUT)
 
 
-def conclude(trials: _Trials) -> list[Found]:
-    """The findings about each program."""
-    separation, trial = Separation(trials.programs), trials.trial
-    texts = {n: shown_input(trial, trials.inputs[n]) for n in separation.valid}
-    tests = len(trial.examples) or len(trial.assertions)
-    kept = separation.kept({n: len(text) for n, text in texts.items() if len(text) <= MAX_INPUT})
-    return [
-        Found(
-            separation.cluster(program),
-            program.passed,
-            tests,
-            program.parses,
-            tuple(_as_run(trial, texts[n], program.further.get(n)) for n in kept),
-            separation.survived(program),
-            _note(trials, program),
-        )
-        for program in trials.programs
-    ]
-
-
 def _as_run(trial: Trial, text: str, seen: Observed | None) -> Run:
     kind: Literal["stdin", "call"] = "stdin" if trial.style == "stdin" else "call"
     if seen is None or seen.unreadable:
         return Run(text, kind, "skipped" if seen is None else "unreadable")
     return Run(text, kind, seen.status, seen.shown, seen.digest[:16])
-
-
-def _note(trials: _Trials, program: ProgramRuns) -> str:
-    if program.by_clock:
-        return BY_CLOCK
-    if program.hangs:
-        return HUNG
-    if not trials.inputs and len(trials.programs) > 1:
-        return NO_FURTHER
-    return TIME_ENDED if trials.is_cut() else ""
 
 
 def shown_input(trial: Trial, test_input: _Input) -> str:

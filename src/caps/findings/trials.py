@@ -6,7 +6,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from random import Random
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -22,6 +22,7 @@ from caps.evidence.inputs import CallInputs, Hints
 from caps.evidence.text_inputs import TextInputs
 from caps.grading.test_suites import (
     Example,
+    Style,
     TestProgram,
     arguments,
     assertions_of,
@@ -42,7 +43,7 @@ class Trial:
 
     examples: tuple[Example, ...]
     entry_point: str | None
-    style: Literal["stdin", "call", "either"]
+    style: Style
     seeds: tuple[Any, ...] = ()
     program: TestProgram | None = None
 

@@ -23,6 +23,7 @@ from caps.grading.results import Kind, Reading, ResultReader
 from caps.grading.test_suites import (
     Example,
     Examples,
+    Style,
     TestProgram,
     accepted_outputs,
     arguments,
@@ -186,7 +187,7 @@ class CodeGrader:
         await self.reader.close()
 
     async def _examples(self, suite: Examples, source: str, language: str) -> Grade:
-        entry = entry_of(suite, source, language)
+        entry = entry_of(suite.style, suite.entry_point, source, language)
         program = Program(source, entry, language=language)
         kind: Kind = "text" if entry is None else "value"
         doubt = ""
@@ -244,12 +245,10 @@ def prompt_text(case: Case, entry_point: str | None) -> str:
     return "" if syntax_tree(text) is None else text
 
 
-def entry_of(suite: Examples, source: str, language: str = PYTHON) -> str | None:
+def entry_of(style: Style, entry_point: str | None, source: str, language: str) -> str | None:
     """The function to call, or None for standard input, which is used if the program reads it."""
     reads = language != PYTHON or _READS_STDIN.search(source)
-    if suite.style == "stdin" or (suite.style == "either" and reads):
-        return None
-    return suite.entry_point
+    return None if style == "stdin" or (style == "either" and reads) else entry_point
 
 
 def _failed_test(

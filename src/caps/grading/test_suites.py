@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from caps.core.errors import InputError
 from caps.core.text import UNPARSABLE
@@ -21,6 +21,7 @@ _DEFINED = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 _COLUMNS = ("inputs", "outputs")
 PUBLIC = "tests.public"
 MAX_ASSERTIONS = 20  # that are run one by one
+Style: TypeAlias = Literal["stdin", "call", "either"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Examples:
 
     tests: tuple[Example, ...]
     entry_point: str | None
-    style: Literal["stdin", "call", "either"]
+    style: Style
     public: bool = False
 
 
