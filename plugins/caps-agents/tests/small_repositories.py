@@ -1,8 +1,7 @@
 """Small repositories with seeded bugs, and patches for them whose effect is known by construction.
 
-A repository has a package of several modules and unittest tests. A bug is seeded into one function, so that some
-tests fail and others pass. Every case then gets the same kinds of patches: the right one (also in other forms),
-wrong ones, ones that break something else, and ones that do not apply or parse.
+A bug in one function fails one unittest test. Every case gets the same kinds of patches: the right one (also in
+other forms), wrong ones, ones that break something else, and ones that do not apply or parse.
 """
 
 import difflib
@@ -31,13 +30,6 @@ MODULES = {
         "def initials(name):\n    return ''.join(word[0].upper() for word in name.split())\n\n\n"
         "def shorten(text, limit):\n    if len(text) <= limit:\n        return text\n    return text[: limit - 1] + '.'\n"
     ),
-    "shop/dates.py": (
-        '"""Days and weeks."""\n\n\n'
-        "def is_leap(year):\n    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)\n\n\n"
-        "def days_in(month, year):\n    if month == 2:\n        return 29 if is_leap(year) else 28\n"
-        "    return 30 if month in (4, 6, 9, 11) else 31\n\n\n"
-        "def weeks(days):\n    return -(-days // 7)\n"
-    ),
 }
 TESTS = {
     "tests/__init__.py": "",
@@ -63,13 +55,6 @@ TESTS = {
         "    def test_short_text(self):\n        self.assertEqual(shorten('tea', 3), 'tea')\n\n"
         "    def test_long_text(self):\n        self.assertEqual(shorten('teapot', 4), 'tea.')\n"
     ),
-    "tests/test_dates.py": (
-        "import unittest\nfrom shop.dates import days_in, is_leap, weeks\n\n\nclass Dates(unittest.TestCase):\n"
-        "    def test_leap(self):\n        self.assertTrue(is_leap(2024))\n        self.assertFalse(is_leap(1900))\n        self.assertTrue(is_leap(2000))\n\n"
-        "    def test_february(self):\n        self.assertEqual(days_in(2, 2023), 28)\n\n"
-        "    def test_other_months(self):\n        self.assertEqual((days_in(4, 2023), days_in(7, 2023)), (30, 31))\n\n"
-        "    def test_weeks(self):\n        self.assertEqual((weeks(7), weeks(8)), (1, 2))\n"
-    ),
 }
 #: Module, the right line, the seeded bug, a repair that is still wrong, and the tests that the bug fails.
 BUGS = (
@@ -79,13 +64,7 @@ BUGS = (
     ("shop/prices.py", "    return min(prices)\n", "    return max(prices)\n", "    return prices[0]\n", "test_cheapest"),
     ("shop/stock.py", "self.items.get(name, 0) + count\n", "count\n", "max(count, 1)\n", "test_add"),
     ("shop/stock.py", "        self.items[name] -= count\n", "        self.items[name] -= 1\n", "        self.items[name] += count\n", "test_take"),
-    ("shop/stock.py", "        return count\n", "        return None\n", "        return name\n", "test_take"),
     ("shop/words.py", "'-'.join(title.lower().split())\n", "'-'.join(title.lower().split(' '))\n", "'-'.join(title.split())\n", "test_slug"),
-    ("shop/words.py", "word[0].upper()", "word[0]", "word.upper()", "test_initials"),
-    ("shop/words.py", "    return text[: limit - 1] + '.'\n", "    return text[:limit] + '.'\n", "    return text[:limit]\n", "test_long_text"),
-    ("shop/dates.py", "year % 400 == 0", "year % 400 != 0", "year % 200 == 1", "test_leap"),
-    ("shop/dates.py", "    return -(-days // 7)\n", "    return days // 7\n", "    return days // 7 - 1\n", "test_weeks"),
-    ("shop/dates.py", "        return 29 if is_leap(year) else 28\n", "        return 28 if is_leap(year) else 29\n", "        return 29\n", "test_february"),
 )  # fmt: skip
 TEST_COMMAND = "python3 -m unittest -v"
 

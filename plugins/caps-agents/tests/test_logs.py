@@ -14,12 +14,9 @@ DIFF = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a = 1\n+
 TASK = "Set a to 2 in x.py."
 
 
-def call(command, id_="1"):
-    return {
-        "id": id_,
-        "type": "function",
-        "function": {"name": "bash", "arguments": json.dumps({"command": command})},
-    }
+def call(command):
+    function = {"name": "bash", "arguments": json.dumps({"command": command})}
+    return {"id": "1", "type": "function", "function": function}
 
 
 CHAT = [
@@ -27,8 +24,8 @@ CHAT = [
     {"role": "user", "content": TASK},
     {"role": "assistant", "content": "I look at the file.", "tool_calls": [call("cat x.py")]},
     {"role": "tool", "tool_call_id": "1", "content": '{"returncode": 0, "output": "a = 1\\n"}'},
-    {"role": "assistant", "content": None, "tool_calls": [call("sed -i s/1/2/ y.py", "2")]},
-    {"role": "tool", "tool_call_id": "2", "content": '{"returncode": 2, "output": "sed: no such file"}'},
+    {"role": "assistant", "content": None, "tool_calls": [call("sed -i s/1/2/ y.py")]},
+    {"role": "tool", "tool_call_id": "1", "content": '{"returncode": 2, "output": "sed: no such file"}'},
     {"role": "assistant", "content": [{"type": "text", "text": "Done."}]},
 ]
 ATIF = {
@@ -81,9 +78,9 @@ LOGS = {
 
 
 def read(path, format_="auto"):
-    found = list(open_cases(str(path), format_))
-    assert all(isinstance(one, Case) for one in found), found
-    return found
+    cases = list(open_cases(str(path), format_))
+    assert all(isinstance(case, Case) for case in cases), cases
+    return cases
 
 
 @pytest.mark.parametrize("layout", [None, 2], ids=["on one line", "over several lines"])
@@ -109,13 +106,10 @@ def test_runs_of_several_files_and_lines_are_candidates_of_one_case(tmp_path):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(OPENHANDS) + "\n")
     (case,) = merge([open_cases(str(tmp_path / f"{name}.jsonl")) for name in ("a", "b")])
     assert len(case.candidates) == 2
-    two = [
-        {"id": "t", "messages": CHAT, "correct": True},
-        {"id": "t", "messages": CHAT[:-1], "correct": False},
-    ]
-    (tmp_path / "chat.jsonl").write_text("\n".join(map(json.dumps, two)))
+    runs = [{"id": "t", "messages": CHAT, "correct": correct} for correct in (True, False)]
+    (tmp_path / "chat.jsonl").write_text("\n".join(map(json.dumps, runs)))
     (case,) = read(tmp_path / "chat.jsonl")
-    assert [one.correct for one in case.candidates] == [True, False]
+    assert [run.correct for run in case.candidates] == [True, False]
 
 
 def test_samples_of_inspect_with_tools_are_runs(tmp_path):
@@ -148,40 +142,28 @@ def test_a_case_may_hold_messages_or_steps():
 
 def test_bad_logs_are_named_down_to_the_field(tmp_path):
     path = tmp_path / "x.jsonl"
-    path.write_text(
-        "\n".join(
-            [
-                json.dumps({"id": "a", "messages": [{"content": "x"}]}),
-                "3",
-                json.dumps({"id": "b", "messages": []}),
-            ]
-        )
-    )
-    wrong = [str(one) for one in open_cases(str(path), "chat")]
-    assert wrong[0].startswith(f"{path}:1: messages: every message needs a role")
-    assert wrong[1].startswith(f"{path}:2: must be an object")
-    assert wrong[2].startswith(f"{path}:3: messages: no message of a user")
+    path.write_text('{"id": "a", "messages": [{"content": "x"}]}\n3\n{"id": "b", "messages": []}')
+    errors = [str(error) for error in open_cases(str(path), "chat")]
+    reasons = "messages: every message needs a role", "must be an object", "messages: no message of a user"
+    for line, (error, reason) in enumerate(zip(errors, reasons, strict=True), start=1):
+        assert error.startswith(f"{path}:{line}: {reason}")
 
 
 def candidate(messages, **more):
-    return parse_row(
-        {"problem": TASK, "candidates": [{"messages": messages, **more}]}, default_id="1"
-    ).candidates[0]
+    row = {"problem": TASK, "candidates": [{"messages": messages, **more}]}
+    return parse_row(row, default_id="1").candidates[0]
 
 
 def test_a_partial_view_has_the_plan_the_errors_the_last_steps_and_the_final_state():
     long = [*CHAT[:4], *CHAT[4:6] * 20, CHAT[-1]]
-    one = candidate(long, answer=DIFF)
-    view, whole = run_summary(one), run_full(one)
-    assert view.startswith(
+    run = candidate(long, answer=DIFF)
+    view, whole = run_summary(run), run_full(run)
+    start = (
         "22 steps, 21 tool calls, 20 of them with errors; the run ended by itself\nPlan: I look at the file."
     )
-    for words in (
-        "[...19 earlier steps left out...]",
-        "[step 22] says: Done.",
-        "+a = 2",
-        "sed: no such file",
-    ):
+    assert view.startswith(start)
+    marks = "[...19 earlier steps left out...]", "[step 22] says: Done."
+    for words in (*marks, "+a = 2", "sed: no such file"):
         assert words in view
     assert len(view) < len(whole) / 2
     assert "[step 1] calls bash: cat x.py" in whole
@@ -195,10 +177,7 @@ def test_long_outputs_are_shortened_with_a_mark_that_says_by_how_much():
 def test_runs_with_the_same_final_state_are_equal_and_others_are_not():
     other = DIFF.replace("@@ -1 +1 @@", "@@ -1,1 +1,1 @@ x")
     shown = [*CHAT[:-1], {"role": "assistant", "content": f"```diff\n{DIFF}```"}]
-    states = [
-        final_state(one)
-        for one in (candidate(CHAT, answer=DIFF), candidate(CHAT[:-1], answer=other), candidate(shown))
-    ]
-    assert len(set(states)) == 1
+    same = candidate(CHAT, answer=DIFF), candidate(CHAT[:-1], answer=other), candidate(shown)
+    assert len({final_state(run) for run in same}) == 1
     assert final_state(candidate(CHAT)) is None, "what an agent says at the end is no state"
     assert final_state(candidate(CHAT, answer="42")) == final_state(candidate(CHAT[:-1], answer=" 42 "))

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 import caps
-from caps import Candidate, Case, InputError, UserError
+from caps import Candidate, InputError, UserError
 from caps.datasets.case_files import parse_row
 from caps.sandbox import JobResult
 from caps_agents import PATCH, patches_in
@@ -16,38 +16,44 @@ from caps_agents.domains import VARIABLE
 from caps_agents.patch_finder import PatchFinder, read_tests
 from caps_agents.patches import patch_full, patch_summary
 from caps_agents.repositories import copy_repository, digest_of, locate
-from small_repositories import BUGS, MODULES, case_row, diff, files_with, patches_for, write_repository
+from small_repositories import (
+    BUGS,
+    MODULES,
+    TEST_COMMAND,
+    case_row,
+    diff,
+    files_with,
+    patches_for,
+    write_repository,
+)
+from support.closing import closing
 from support.sandboxing import needs_bubblewrap
 
 
-def look(root, case):
+def case_of(row):
+    return parse_row({"problem": "p", "domain": "patch", **row}, default_id="1")
+
+
+def look(root, row):
     async def play():
-        finder = PatchFinder("auto", str(root))
-        try:
-            return await finder.find(case)
-        finally:
-            await finder.close()
+        async with closing(PatchFinder("auto", str(root))) as finder:
+            return await finder.find(case_of(row))
 
     return asyncio.run(play())
-
-
-def case_of(row):
-    return parse_row(row, default_id="1")
 
 
 @needs_bubblewrap
 def test_what_a_patch_does_is_found_whatever_its_form(tmp_path):
     row, truths = case_row(3, tmp_path)
-    found = look(tmp_path, case_of(row))
-    for one, truth in zip(found, truths, strict=True):
-        assert one.parses == (truth.applies and truth.parses), truth
-        assert (one.passed == one.examples) == truth.right, truth
-        assert ("does not apply" in one.note) == (not truth.applies), one.note
-        assert one.note.startswith("fixes 1 of 1") == (truth.fixes and truth.applies and truth.parses), (
-            one.note
-        )
-        assert ("breaks 0" in one.note or not one.parses) == (not truth.breaks), one.note
-    assert len({one.cluster for one, truth in zip(found, truths, strict=True) if truth.right}) == 1
+    findings = list(zip(look(tmp_path, row), truths, strict=True))
+    for finding, truth in findings:
+        runs = truth.applies and truth.parses
+        assert finding.parses == runs, truth
+        assert (finding.passed == finding.examples) == truth.right, truth
+        assert ("does not apply" in finding.note) == (not truth.applies), finding.note
+        assert finding.note.startswith("fixes 1 of 1") == (truth.fixes and runs), finding.note
+        assert ("breaks 0" in finding.note or not finding.parses) == (not truth.breaks), finding.note
+    assert len({finding.cluster for finding, truth in findings if truth.right}) == 1
     assert not list(tmp_path.glob("**/__pycache__")), "the repository itself is left alone"
     assert (tmp_path / "shop-3" / BUGS[3][0]).read_text() == files_with(3)[BUGS[3][0]]
 
@@ -56,16 +62,12 @@ def test_what_a_patch_does_is_found_whatever_its_form(tmp_path):
 def test_a_patch_that_rewrites_the_tests_gains_nothing_and_is_marked(tmp_path):
     row, _ = case_row(0, tmp_path, count=1)
     tests = (tmp_path / "shop-0/tests/test_prices.py").read_text()
-    cheating = diff(
-        tests,
-        tests.replace("total([1, 2, 3]), 6", "1, 1").replace("total([]), 0", "1, 1"),
-        path="tests/test_prices.py",
-    )
+    cheated = tests.replace("total([1, 2, 3]), 6", "1, 1").replace("total([]), 0", "1, 1")
+    cheating = diff(tests, cheated, path="tests/test_prices.py")
     conftest = "diff --git a/tests/__init__.py b/tests/__init__.py\n--- a/tests/__init__.py\n+++ b/tests/__init__.py\n@@ -0,0 +1 @@\n+import shop.prices; shop.prices.total = sum\n"
-    found = look(tmp_path, case_of({**row, "candidates": [cheating, conftest]}))
-    for one in found:
-        assert one.note.startswith("fixes 0 of 1"), one.note
-        assert "changes files of tests" in one.note
+    for finding in look(tmp_path, {**row, "candidates": [cheating, conftest]}):
+        assert finding.note.startswith("fixes 0 of 1"), finding.note
+        assert "changes files of tests" in finding.note
 
 
 @needs_bubblewrap
@@ -73,9 +75,8 @@ def test_a_full_view_has_the_lines_around_a_change(tmp_path):
     row, _ = case_row(1, tmp_path)
     module = BUGS[1][0]
     short = diff(files_with(1)[module], MODULES[module], context=0, path=module)
-    case = case_of({**row, "candidates": [short]})
-    (finding,) = look(tmp_path, case)
-    candidate = replace(case.candidates[0], found=finding)
+    (finding,) = look(tmp_path, {**row, "candidates": [short]})
+    candidate = Candidate(short, found=finding)
     assert "def cheapest(prices)" not in short
     assert "def cheapest(prices)" in patch_full(candidate)
     assert "def cheapest(prices)" not in patch_summary(candidate)
@@ -110,41 +111,19 @@ def test_findings_are_kept_for_these_files_of_a_repository_only(tmp_path):
 def test_a_commit_and_an_archive_are_repositories_too(tmp_path):
     files = files_with(4)
     write_repository(tmp_path / "git", files)
-    git = [
-        "git",
-        "-C",
-        str(tmp_path / "git"),
-        "-c",
-        "user.name=a",
-        "-c",
-        "user.email=a@b",
-        "-c",
-        "init.defaultBranch=main",
-    ]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
-        subprocess.run([*git, *command], check=True)
-    commit = subprocess.run(
-        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    options = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+    for command in ("init -q", "add .", "commit -q -m first", "rev-parse HEAD"):
+        words = ["git", *options, *command.split()]
+        done = subprocess.run(words, check=True, capture_output=True, text=True, cwd=tmp_path / "git")
+    commit = done.stdout.strip()
     (tmp_path / "git/shop/stock.py").write_text("later = True\n")
     with tarfile.open(tmp_path / "shop.tar.gz", "w:gz") as archive:
         write_repository(tmp_path / "plain", files)
         archive.add(tmp_path / "plain", "shop-1.0")
-    candidates = [patch for patch, truth in patches_for(4, Random(4)) if truth.right][:1]
-    for named in ({"repository": "git", "commit": commit}, {"repository": "shop.tar.gz"}):
-        (found,) = look(
-            tmp_path,
-            case_of(
-                {
-                    "problem": "p",
-                    "domain": "patch",
-                    "candidates": candidates,
-                    "test_command": "python3 -m unittest -v",
-                    **named,
-                }
-            ),
-        )
-        assert found.note == "fixes 1 of 1 failing tests; breaks 0 of 15 passing tests", named
+    good = next(patch for patch, truth in patches_for(4, Random(4)) if truth.right)
+    for place in ({"repository": "git", "commit": commit}, {"repository": "shop.tar.gz"}):
+        (finding,) = look(tmp_path, {"candidates": [good], "test_command": TEST_COMMAND, **place})
+        assert finding.note == "fixes 1 of 1 failing tests; breaks 0 of 11 passing tests", place
 
 
 def test_a_repository_is_inside_the_folder_that_was_allowed(tmp_path, monkeypatch):
@@ -161,7 +140,7 @@ def test_a_repository_is_inside_the_folder_that_was_allowed(tmp_path, monkeypatc
 
 
 def test_without_permission_nothing_is_read_and_the_variable_is_named():
-    case = case_of({"problem": "p", "candidates": ["x"], "domain": "patch", "repository": "here"})
+    case = case_of({"candidates": ["x"], "repository": "here"})
     with pytest.raises(UserError, match="CAPS_REPOSITORIES=DIR"):
         asyncio.run(PatchFinder("auto", None).find(case))
     assert asyncio.run(PatchFinder("auto", None).find(replace(case, extra={}))) == ()
@@ -169,8 +148,7 @@ def test_without_permission_nothing_is_read_and_the_variable_is_named():
 
 def test_a_digest_of_files_changes_with_them_and_not_with_git(tmp_path):
     write_repository(tmp_path / "a", {"x.py": "1\n", ".git/config": "2\n"})
-    case = Case.of("p", ["c"], domain="patch")
-    case = replace(case, extra={"repository": "a"})
+    case = case_of({"candidates": ["x"], "repository": "a"})
     first = digest_of(str(tmp_path), case)
     (tmp_path / "a/.git/config").write_text("3\n")
     assert digest_of(str(tmp_path), case) == first
@@ -201,28 +179,21 @@ def test_the_results_of_test_runners_are_read(printed, passed, failed):
 @needs_bubblewrap
 def test_a_case_that_names_what_cannot_be_used_says_which_field(tmp_path):
     write_repository(tmp_path / "a", {"x.py": ""})
-    for wrong in (
-        {"commit": "main; rm"},
-        {"test_command": ["x"]},
-        {"test_seconds": 0},
-        {"environment": "../x"},
-    ):
-        case = Case(
-            "1", Case.of("p", ["x"]).problem, (Candidate("x"),), "patch", extra={"repository": "a", **wrong}
-        )
-        with pytest.raises((InputError, UserError), match=next(iter(wrong))):
-            look(tmp_path, case)
+    wrong = {"commit": "main; rm", "test_command": ["x"], "test_seconds": 0, "environment": "../x"}
+    for field, value in wrong.items():
+        with pytest.raises((InputError, UserError), match=field):
+            look(tmp_path, {"candidates": ["x"], "repository": "a", field: value})
 
 
 def test_lists_of_files_may_be_candidates_of_a_case():
-    case = case_of({"problem": "p", "domain": "patch", "candidates": [{"files": {"a.py": "x\n"}}]})
+    case = case_of({"candidates": [{"files": {"a.py": "x\n"}}]})
     assert json.loads(case.candidates[0].text) == {"files": {"a.py": "x\n"}}
 
 
 @needs_bubblewrap
 def test_patches_that_fail_are_left_out_even_where_the_judge_prefers_them(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    row, truths = case_row(7, tmp_path)
+    row, truths = case_row(6, tmp_path)
 
     def misled(problem, a, b):
         """Prefer the shorter patch, which is never the one in a list of files."""

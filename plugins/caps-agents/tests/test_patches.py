@@ -59,10 +59,8 @@ def test_different_patches_are_different_answers(text):
 
 
 def test_what_is_no_patch_has_no_signature():
-    assert [
-        signature(text)
-        for text in ("", "--- a rule\n+++ another", "```python\nprint(1)\n```", '{"files": 3}')
-    ] == [None] * 4
+    for text in ("", "--- a rule\n+++ another", "```python\nprint(1)\n```", '{"files": 3}'):
+        assert signature(text) is None
 
 
 def test_a_partial_view_has_files_sizes_headers_and_changed_lines_only():
@@ -77,13 +75,11 @@ def test_a_partial_view_has_files_sizes_headers_and_changed_lines_only():
 
 
 def test_files_and_context_are_shown_as_they_are():
-    written = json.dumps(
-        {"files": [{"path": "x.py", "content": "x = 1\n"}, {"path": "y.py", "content": None}]}
-    )
-    assert patch_full(Candidate(written)) == "=== x.py\nx = 1\n\n=== y.py\n(deleted)"
-    assert (
-        patch_full(Candidate(f"Why.\n{PATCH}", found=Found(context="diff of all"))) == "Why.\n\ndiff of all"
-    )
+    files = [{"path": "x.py", "content": "x = 1\n"}, {"path": "y.py", "content": None}]
+    written = Candidate(json.dumps({"files": files}))
+    assert patch_full(written) == "=== x.py\nx = 1\n\n=== y.py\n(deleted)"
+    tried = Candidate(f"Why.\n{PATCH}", found=Found(context="diff of all"))
+    assert patch_full(tried) == "Why.\n\ndiff of all"
     assert patch_full(Candidate("no patch")) == "no patch"
 
 
