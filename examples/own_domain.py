@@ -48,8 +48,8 @@ class QueryRunner:
 
     async def find(self, case: caps.Case, until: float | None = None) -> Sequence[caps.Found]:  # noqa: ARG002
         """Queries that return the same rows are one answer; a query that fails is like no other."""
-        found = [await self._rows(case, query(one)) for one in case.candidates]
-        return [caps.Found(None if rows is None else sha256(rows.encode()).hexdigest()) for rows in found]
+        results = [await self._rows(case, query(candidate)) for candidate in case.candidates]
+        return [caps.Found(None if rows is None else sha256(rows.encode()).hexdigest()) for rows in results]
 
     async def grade(self, case: caps.Case, candidate: caps.Candidate) -> caps.Grade:
         """Right is what returns the rows of the case's `gold` query."""

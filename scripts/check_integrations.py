@@ -208,33 +208,33 @@ def main() -> int:
     options.add_argument("--into", type=Path, metavar="PAGE", help="write the table into a page")
     options.add_argument("--json", type=Path, metavar="FILE", help="write what was found")
     options.add_argument("--serve", action="store_true", help="serve the stub alone, to try things out")
-    given = options.parse_args()
+    args = options.parse_args()
     stub = Stub()
-    if given.serve:
+    if args.serve:
         with ScriptedEndpoint(stub, models=("m",), port=8899) as server:
             print(server.url, flush=True)
             threading.Event().wait()
-    unknown = set(given.only or ()) - {one.name for one in TOOLS}
+    unknown = set(args.only or ()) - {one.name for one in TOOLS}
     if unknown:
         options.error(f"--only {min(unknown)}: must be one of {', '.join(one.name for one in TOOLS)}")
     found = []
     with (
         tempfile.TemporaryDirectory(prefix="caps-tools-") as scratch,
-        nullcontext(given.folder) if given.folder else nullcontext(Path(scratch)) as folder,
+        nullcontext(args.folder) if args.folder else nullcontext(Path(scratch)) as folder,
         ScriptedEndpoint(stub, models=("m",)) as server,
     ):
         folder.mkdir(parents=True, exist_ok=True)
         wheel = build(Path(scratch))
         for tool in TOOLS:
-            if not given.only or tool.name in given.only:
+            if not args.only or tool.name in args.only:
                 found.append(check(tool, wheel, folder.resolve(), Path(scratch), stub, server.url))
                 print(row(found[-1]), *found[-1].problems, sep="\n", flush=True)
     page = "\n".join([HEADER, *map(row, found)])
     print(page)
-    if given.into:
-        insert(given.into, "integrations", page)
-    if given.json:
-        given.json.write_text(json.dumps([{**vars(one), "tool": one.tool.name} for one in found], indent=1))
+    if args.into:
+        insert(args.into, "integrations", page)
+    if args.json:
+        args.json.write_text(json.dumps([{**vars(one), "tool": one.tool.name} for one in found], indent=1))
     return 1 if any(one.problems for one in found) else 0
 
 

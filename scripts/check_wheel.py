@@ -38,7 +38,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", action="append", metavar="EXTRA", help="check this extra alone")
     options.add_argument("--python", action="store_true", help="check only the versions of Python")
-    given = options.parse_args()
+    args = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="caps-wheel-") as name:
         folder = Path(name)
         wheel, sdist = build(folder)
@@ -47,13 +47,13 @@ def main() -> int:
             print(f"{archive.name}: {archive.stat().st_size / 1e6:.1f} MB")
         print(f"extras {', '.join(extras)}", flush=True)
         failed = [problem for archive in (wheel, sdist) for problem in missing_notices(archive)]
-        if not given.python:
+        if not args.python:
             failed += [
                 extra or "no extra"
-                for extra in given.only or ["", *extras]
+                for extra in args.only or ["", *extras]
                 if not check(wheel, version, extra, folder / f"env-{extra}")
             ]
-        if not given.only:
+        if not args.only:
             failed += [] if check(sdist, version, "", folder / "env-sdist") else ["sdist"]
             for minor in PYTHONS:
                 python = interpreter(minor)

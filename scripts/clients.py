@@ -93,7 +93,7 @@ def main() -> int:
     parser.add_argument("clients", nargs="*", help=f"some of {', '.join(PACKAGES)}; default: all")
     parser.add_argument("--environments", type=Path, help="keep the environments in this folder")
     parser.add_argument("--into", type=Path, metavar="PAGE", help="write the table into a page, too")
-    given = parser.parse_args()
+    args = parser.parse_args()
     found = {}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -102,15 +102,15 @@ def main() -> int:
     ):
         # What the server logs is read and dropped: a full pipe would stop it.
         threading.Thread(target=deque, args=(serving.process.stderr, 0), daemon=True).start()
-        for name in given.clients or PACKAGES:
-            found[name] = try_client(name, serving.url, given.environments or Path(folder))
+        for name in args.clients or PACKAGES:
+            found[name] = try_client(name, serving.url, args.environments or Path(folder))
             for api, what, said in found[name]["results"]:
                 print(f"{name} {found[name]['version']}, {api}, {what}: {said}", flush=True)
     print(table(found))
-    if given.into:
-        text = given.into.read_text()
+    if args.into:
+        text = args.into.read_text()
         head, tail = text.partition(BEGIN)[0], text.partition(END)[2]
-        given.into.write_text(f"{head}{BEGIN}\n{table(found)}\n{END}{tail}")
+        args.into.write_text(f"{head}{BEGIN}\n{table(found)}\n{END}{tail}")
     return any(said != "ok" for one in found.values() for _, _, said in one["results"])
 
 

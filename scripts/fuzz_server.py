@@ -79,15 +79,15 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20_000, help="damaged requests of each API")
     parser.add_argument("--seconds", type=int, default=300, help="of schemathesis; 0 leaves it out")
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    args = parser.parse_args()
     reply = json.dumps({"choices": [{"message": {"content": "same"}}]}).encode()
     words = ("--model", "m", "--samples", 2, "--max-connections", 64)
     with ManyApis([Raw(reply)], models=("m",)) as stub, running(stub.url, "--keep-going", *words) as serving:
         address = serving.url.removesuffix("/v1")
         # What the server logs is read and dropped: a full pipe would stop it.
         threading.Thread(target=deque, args=(serving.process.stderr, 0), daemon=True).start()
-        asyncio.run(damage(address, APIS, given.count, given.seed))
-        return generate(address, given.seconds, given.seed) if given.seconds else 0
+        asyncio.run(damage(address, APIS, args.count, args.seed))
+        return generate(address, args.seconds, args.seed) if args.seconds else 0
 
 
 if __name__ == "__main__":

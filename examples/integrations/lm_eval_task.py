@@ -31,7 +31,9 @@ TASK = {
 
 if __name__ == "__main__":
     where = f"model={os.environ['CAPS_MODEL']},base_url={os.environ['CAPS_BASE_URL']}/chat/completions"
-    found = lm_eval.simple_evaluate(
+    evaluation = lm_eval.simple_evaluate(
         "local-chat-completions", where, tasks=[ConfigurableTask(config=TASK)], apply_chat_template=True
     )
-    print({name: value for name, value in found["results"]["products"].items() if "exact_match," in name})
+    print(
+        {name: value for name, value in evaluation["results"]["products"].items() if "exact_match," in name}
+    )
