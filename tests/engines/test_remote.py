@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 import sys
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -99,7 +100,7 @@ async def test_an_outcome_rebuilt_from_a_result_equals_the_original(name, mode):
     @asynccontextmanager
     async def context(journal, budget_pool):
         engine = Noted(Wavering(mode), make_prepare(), capacity=lambda: 3, find=find)
-        yield WorkerContext(lambda _: engine, None)
+        yield WorkerContext(lambda _: engine, Counter())
 
     job = Job(0, case, make_strategy(name), 5)
     worker = Worker("w", Here(coordinator_with()), context, journaled=False, limited=False)

@@ -27,9 +27,9 @@ from caps.datasets.imports import count_cases, open_cases
 from caps.evidence.domains import known_domains, with_stated_domain
 from caps.files import Output as OutputFile
 from caps.files import join_paths
-from caps.journal.store import default_path
+from caps.journal.store import Journal, default_path
 from caps.registry import GRADERS
-from caps.session.parts import make_grader, make_graders, open_journal
+from caps.session.parts import make_grader, make_graders
 from caps.statistics.estimates import wilson
 from caps.studies.grading import GradedCase, GradeStore
 
@@ -139,7 +139,7 @@ class GradeRun:
     ) -> int:
         """Grade all cases; the exit code."""
         with ExitStack() as stack:
-            kept = None if journal is None else stack.enter_context(open_journal(journal))
+            kept = None if journal is None else stack.enter_context(Journal.open(journal))
             book = GradeStore(graders, kept)
             progress = stack.enter_context(Progress(self._what, total, hidden=self._quiet))
             stack.enter_context(self._failures)

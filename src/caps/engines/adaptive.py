@@ -19,17 +19,20 @@ from typing import Any, Generic, Protocol, TypeVar
 from caps.core.contest import Contest
 from caps.core.play import Play
 from caps.core.policy import Draw, Event, JudgePrice, Policy, PolicyRun, Pool, Source
+from caps.core.text import plural
 from caps.core.types import Answer, Candidate, Case, Entrant, Round, Selection, Unanswered, Usage
 from caps.costs.budget import Budget
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.engines.local import LocalEngine
+from caps.journal.records import ReplyStore
 from caps.judging.base import EXHAUSTED, NOTHING, PreparedCase
 from caps.judging.payment import USUAL_OUTPUT, USUAL_REPLY
 
 LATE = 3.0  # a sample is late after this many times the median time of those that ended
 LEAST_WAIT = 0.25  # seconds before any sample is late
 INSTRUCTIONS = 250  # tokens of a question besides problem and candidates
+EVENT = "event of a question"  # the kind of its facts in the journal
 UNPRICED = Price(1.0, 4.0)  # what tokens are weighed by where no price is known
 
 
@@ -60,28 +63,20 @@ class Generator(Generic[D]):
     independent: bool = True
 
 
-class EventLog(Protocol):
-    """Stores the order of events."""
+@dataclass(frozen=True, slots=True)
+class EventLog:
+    """The order of events in the journal, if there is one; the first process to store a step decides it."""
+
+    journal: ReplyStore | None = None
+    key: str = ""
 
     async def recall(self, step: int) -> Any:
         """What happened at a step; None if that is not stored."""
-        ...
+        return self.journal and await self.journal.recall_fact(EVENT, f"{self.key}/{step}")
 
     async def record(self, step: int, row: Any) -> Any:
         """Store what happened at a step, and return what is stored."""
-        ...
-
-
-class NoLog:
-    """Stores nothing."""
-
-    async def recall(self, step: int) -> Any:  # noqa: ARG002
-        """Nothing is stored."""
-        return None
-
-    async def record(self, step: int, row: Any) -> Any:  # noqa: ARG002
-        """Return the row."""
-        return row
+        return row if self.journal is None else await self.journal.record(EVENT, f"{self.key}/{step}", row)
 
 
 @dataclass(slots=True)
@@ -174,13 +169,13 @@ class AdaptiveRun(Generic[D]):
         seed: int,
         budget: Budget,
         price: Price | None = None,
-        log: EventLog | None = None,
+        log: EventLog,
         watch: Callable[[D], object] = lambda _: None,
         progress: Progress = lambda _: None,
         describe: Callable[[Case], Case] = lambda case: case,
     ) -> None:
         self._case, self._policy, self._generators, self._engine = case, policy, generators, engine
-        self._asks, self._budget, self._log = asks, budget, log or NoLog()
+        self._asks, self._budget, self._log = asks, budget, log
         self._seed, self._watch, self._progress = f"{seed}/{case.id}", watch, progress
         self._describe = describe
         all_priced = all(one.price is not None for one in generators) and (price is not None or not asks)
@@ -221,8 +216,9 @@ class AdaptiveRun(Generic[D]):
                 else:
                     answers = await self._ask(action)
                     run.tell(Event(await self._pool(), answers))
-                    self._note(_verdicts_text(answers), run)
-                    if answers and all(_exhausted(one) for one in answers):
+                    self._note(plural(len(answers), "verdict"), run)
+                    reasons = [isinstance(one, Unanswered) and one.reason for one in answers]
+                    if answers and all(reason in EXHAUSTED for reason in reasons):
                         run.stop("budget")
         finally:
             await self._cancel()
@@ -466,11 +462,3 @@ class AdaptiveRun(Generic[D]):
             self._case if prepared is None else prepared.case, outcome, self._samples or self._refused[:1],
             tuple(self._written_by), self._ledgers, self._steps, run.events, run.stopped,
         )  # fmt: skip
-
-
-def _exhausted(answer: Answer) -> bool:
-    return isinstance(answer, Unanswered) and answer.reason in EXHAUSTED
-
-
-def _verdicts_text(answers: Sequence[Answer]) -> str:
-    return f"{len(answers)} verdict" + ("s" if len(answers) != 1 else "")

@@ -17,7 +17,6 @@ from caps.judging.base import EXHAUSTED, UNREAD, Judge, PreparedCase, Ruling
 from caps.judging.preparation import CasePreparation, PromptSizes
 from caps.workers.texts import TextWorkers
 
-Prepare = Callable[[Case], PreparedCase]
 T = TypeVar("T")
 Prefix = tuple[object, ...]  # the empty one: the problem
 
@@ -155,16 +154,11 @@ async def in_order(outcomes: AsyncGenerator[Outcome, None]) -> AsyncGenerator[Ou
                 yield ready
 
 
-def is_long(case: Case, prepare: Prepare, texts: TextWorkers | None) -> bool:
-    """Whether a case is prepared in a worker process."""
-    return texts is not None and isinstance(prepare, CasePreparation) and prepare.is_long(case)
-
-
 async def prepare_case(
-    case: Case, prepare: Prepare, texts: TextWorkers | None, until: float | None = None
+    case: Case, prepare: CasePreparation, texts: TextWorkers | None, until: float | None = None
 ) -> PreparedCase:
     """Prepare a case, a long one in a worker process; `SlowTextError` if that takes too long."""
-    if texts is None or not isinstance(prepare, CasePreparation) or not prepare.is_long(case):
+    if texts is None or not prepare.is_long(case):
         return prepare(case)
     return await prepare.in_worker(case, texts, until)
 

@@ -16,12 +16,13 @@ from caps.core.errors import BatchWaitingError, CapsError, InputError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.budget import Budget
-from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, strategy_for, unreadable_case
+from caps.engines.base import CaseRun, Outcome, PerCase, strategy_for, unreadable_case
 from caps.engines.batch_carriers import Notices
 from caps.engines.local import fast_forward
 from caps.engines.readability import ReplyCheck
 from caps.engines.scheduler import MAX_PREPARING
 from caps.judging.base import Judge, Ruling
+from caps.judging.preparation import CasePreparation
 from caps.models.batch import OpenRequest, PendingRequests
 
 Source = Sequence[Case | InputError]
@@ -53,7 +54,7 @@ class BatchEngine:
     def __init__(
         self,
         judge: Judge,
-        prepare: Prepare,
+        prepare: CasePreparation,
         requests: PendingRequests,
         carrier: Carrier,
         *,

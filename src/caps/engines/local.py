@@ -24,11 +24,12 @@ from caps.core.play import Play, Strategy
 from caps.core.types import Answer, Ask, Case, Entrant, Level, Round, Selection, Usage
 from caps.costs.budget import Budget
 from caps.costs.prices import Price
-from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, is_long, prepare_case, strategy_for
+from caps.engines.base import CaseRun, Outcome, PerCase, prepare_case, strategy_for
 from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
 from caps.engines.readability import ReplyCheck
 from caps.engines.scheduler import Scheduler
 from caps.judging.base import LOST, Attempt, Judge, PreparedCase, Ruling
+from caps.judging.preparation import CasePreparation
 from caps.workers.texts import TextWorkers
 
 PAID_SECONDS = 10.0  # that calls on their way get to bring their replies in, if another fails for all
@@ -57,7 +58,7 @@ class LocalEngine:
     def __init__(
         self,
         judge: Judge,
-        prepare: Prepare,
+        prepare: CasePreparation,
         *,
         capacity: Callable[[], int],
         case_budget: BudgetLimits | None = None,
@@ -88,10 +89,14 @@ class LocalEngine:
         """Run all cases and yield each outcome when it is known."""
         if self._started is None:
             self._started = asyncio.get_running_loop().time()
-        opener = _CaseOpener(self.new_budget, self._prepare, strategy, seed, self._warm_prefix)
+        start_case = partial(self._start_case, strategy, seed)
+
+        def open_case(number: int, case: Case) -> CaseRun:
+            return start_case(number, self.new_budget(), self._prepare(case))
+
         check = ReplyCheck(keep_going=self._keep_going)
         scheduler = Scheduler(
-            iter(cases), opener.open, self._judge, prepares=self._prepares, finish_first=self._finish_first,
+            iter(cases), open_case, self._judge, prepares=self._prepares, finish_first=self._finish_first,
             trial=not check.passed,
         )  # fmt: skip
         calling: set[asyncio.Task[None]] = set()
@@ -123,7 +128,7 @@ class LocalEngine:
                 capacity = self._capacity()
                 admitted = scheduler.admit(capacity)
                 while (unprepared := scheduler.next_unprepared()) is not None:
-                    start(preparing, self._open(scheduler, opener, *unprepared))
+                    start(preparing, self._open(scheduler, start_case, *unprepared))
                 while len(calling) < capacity and (ready := scheduler.next_ask()) is not None:
                     start(calling, self._call(scheduler, ready, calling, changed, check))
                 for outcome in scheduler.take_finished():
@@ -142,6 +147,12 @@ class LocalEngine:
         finally:
             scheduler.close()
             await self._stop(calling, preparing, grace)
+
+    def _start_case(
+        self, strategy: Strategy | PerCase, seed: int, number: int, budget: CaseBudget, prepared: PreparedCase
+    ) -> CaseRun:
+        warm = self._warm_prefix(prepared)
+        return CaseRun(number, prepared, strategy_for(number, strategy), seed, budget, warm_prefix=warm)
 
     async def _stop(
         self, calling: set[asyncio.Task[None]], preparing: set[asyncio.Task[None]], grace: float
@@ -194,11 +205,19 @@ class LocalEngine:
         check.finish()
 
     async def prepare_case(self, case: Case, budget: Budget) -> PreparedCase:
-        """Compute the findings of a case that is still growing, and prepare it."""
-        with_findings = (
-            case if self._find is None else await self._find(case, _finding_deadline(budget.deadline))
+        """Compute the findings of a case, and prepare it."""
+        return await prepare_case(
+            await self._with_findings(case, budget), self._prepare, self._texts, budget.deadline
         )
-        return await prepare_case(with_findings, self._prepare, self._texts, budget.deadline)
+
+    async def _with_findings(self, case: Case, budget: Budget) -> Case:
+        """The case with its findings, which leave time for the judge."""
+        if self._find is None:
+            return case
+        until, now = budget.deadline, asyncio.get_running_loop().time()
+        if until is not None:
+            until = now + FINDING_SHARE * max(0.0, until - now)
+        return await self._find(case, until)
 
     async def ask(
         self, prepared: PreparedCase, round_: Round, budget: Budget, patience: float | None = None
@@ -235,16 +254,20 @@ class LocalEngine:
 
     def _prepares(self, case: Case) -> bool:
         """Whether a case needs findings, or is too long to be prepared in the event loop."""
-        return self._find is not None or is_long(case, self._prepare, self._texts)
+        return self._find is not None or (self._texts is not None and self._prepare.is_long(case))
 
-    async def _open(self, scheduler: Scheduler, opener: "_CaseOpener", number: int, case: Case) -> None:
+    async def _open(
+        self,
+        scheduler: Scheduler,
+        start_case: Callable[[int, CaseBudget, PreparedCase], CaseRun],
+        number: int,
+        case: Case,
+    ) -> None:
         """Compute the findings of a case and prepare it; if either fails, the case fails."""
-        budget = opener.new_budget()
+        budget = self.new_budget()
         result: CaseRun | Exception
         try:
-            with_findings = case
-            if self._find is not None:
-                with_findings = await self._find(case, _finding_deadline(budget.deadline))
+            with_findings = await self._with_findings(case, budget)
         except CapsError:
             raise
         except Exception as error:
@@ -252,7 +275,7 @@ class LocalEngine:
             return
         try:
             prepared = await prepare_case(with_findings, self._prepare, self._texts, budget.deadline)
-            result = opener.start(number, prepared, budget)
+            result = start_case(number, budget, prepared)
         except CapsError as error:
             result = error
         scheduler.add_prepared(number, case, result)
@@ -280,27 +303,6 @@ class OneRound:
         return Selection(self.round.ranking[0], self.round.ranking)
 
 
-@dataclass(frozen=True, slots=True)
-class _CaseOpener:
-    """Opens the cases of one run, each with its budget."""
-
-    new_budget: Callable[[], CaseBudget]
-    prepare: Prepare
-    strategy: Strategy | PerCase
-    seed: int
-    warm_prefix: Callable[[PreparedCase], bool]
-
-    def open(self, number: int, case: Case) -> CaseRun:
-        """Prepare a case here and start it."""
-        budget = self.new_budget()
-        return self.start(number, self.prepare(case), budget)
-
-    def start(self, number: int, prepared: PreparedCase, budget: CaseBudget) -> CaseRun:
-        """Start a prepared case."""
-        strategy, warm = strategy_for(number, self.strategy), self.warm_prefix(prepared)
-        return CaseRun(number, prepared, strategy, self.seed, budget, warm_prefix=warm)
-
-
 def warms_prefix(prepared: PreparedCase, *, mode: str, price: Price | None, timed: bool) -> bool:
     """Whether the first calls of a case go ahead of the others that share the beginning of their prompts.
 
@@ -319,14 +321,6 @@ def warms_prefix(prepared: PreparedCase, *, mode: str, price: Price | None, time
 def _error_of(task: "asyncio.Task[None]") -> BaseException:
     """What ended a task that failed or was cancelled."""
     return asyncio.CancelledError() if task.cancelled() else task.exception() or asyncio.CancelledError()
-
-
-def _finding_deadline(deadline: float | None) -> float | None:
-    """When findings must be done, so that time is left for the judge."""
-    if deadline is None:
-        return None
-    now = asyncio.get_running_loop().time()
-    return now + FINDING_SHARE * max(0.0, deadline - now)
 
 
 def fast_forward(case_run: CaseRun, judge: Judge) -> list[int]:

@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -238,17 +238,14 @@ class RemoteCoordinator:
             ) from None
 
 
-class CountsUnusable(Protocol):
-    """Findings, as far as a worker reports them: why some were not possible, and how often."""
-
-    unusable: Counter[str]
-
-
 class WorkerContext(NamedTuple):
-    """What a worker runs cases with: an engine for at most N seconds (None: no limit), and findings."""
+    """What a worker runs cases with: an engine for at most N seconds (None: no limit).
+
+    `unusable` counts why findings were not possible.
+    """
 
     engine: Callable[[float | None], LocalEngine]
-    findings: CountsUnusable | None
+    unusable: Counter[str]
 
 
 OpenContext: TypeAlias = Callable[
@@ -297,9 +294,8 @@ class Worker:
         left = None if job.deadline is None else max(0.0, job.deadline - time.time())
         run = context.engine(left).run([job.case], job.strategy, seed=job.seed)
         (outcome,) = [outcome async for outcome in run]
-        unusable: Counter[str] = Counter()
-        if context.findings is not None:
-            unusable, context.findings.unusable = context.findings.unusable, unusable
+        unusable = context.unusable.copy()
+        context.unusable.clear()
         rulings = [self._shared.report_payments(judged.ruling) for judged in outcome.judged]
         case, texts = None, None
         if outcome.prepared is not None:

@@ -28,6 +28,7 @@ _MESSAGES = (
     ("SQLITE_PERM", "cannot be written: make the file and its folder writable, or name another file"),
     ("SQLITE_AUTH", "cannot be written: make the file and its folder writable, or name another file"),
     ("SQLITE_CANTOPEN", "cannot be opened: its folder must exist and be writable; or name another file"),
+    ("FOLDER", "cannot be opened, nor can its folder be created: name another file with --journal"),
     ("SQLITE_FULL", "has no space left on its disk: free some, then run again; what was stored is safe"),
     ("SQLITE_IOERR", "is on a failing or full disk: repair that, then run again; what was stored is safe"),
     ("SQLITE_NOTADB", "is not a journal (not an SQLite file): it is left as it is; name another file"),
@@ -45,7 +46,7 @@ def beside(path: Path, ending: str) -> Path:
 
 def explain(error: Exception, path: Path) -> JournalError:
     """An error of SQLite or the file system as one that names the file and what to do."""
-    name = getattr(error, "sqlite_errorname", None) or ""
+    name = getattr(error, "sqlite_errorname", None) or ("FOLDER" if isinstance(error, OSError) else "")
     message = next((text for start, text in _MESSAGES if name.startswith(start)), "cannot be used")
     return JournalError(f"journal {str(path)!r} {message} ({error})")
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from caps.config import RunConfig
 from caps.core.domains import Finder, Grader, MakeGrader, Opening, Resources
-from caps.core.errors import InputError, JournalError, SettingError
+from caps.core.errors import InputError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import override
@@ -19,7 +19,6 @@ from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import is_stream, read_text
 from caps.findings.base import Findings
 from caps.journal.records import ReplyStore
-from caps.journal.store import Journal
 from caps.judging.base import Judge
 from caps.judging.callables import as_judge
 from caps.judging.preparation import CasePreparation
@@ -219,14 +218,3 @@ def _check_version(kind: str, name: str, instance: object) -> None:
             f"{kind} {name!r} has no version: a text that changes whenever its results could; results are "
             "stored under it"
         )
-
-
-def open_journal(path: Path, *, durable: bool = False) -> Journal:
-    """Open the journal at a path; creates its folder."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise JournalError(
-            f"{path}: its folder cannot be created ({error.strerror}): give another --journal"
-        ) from None
-    return Journal.open(path, durable=durable)

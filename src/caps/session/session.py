@@ -8,6 +8,7 @@ stated, so that a replay depends on no default, price list, server or working di
 """
 
 import logging
+from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -67,7 +68,7 @@ from caps.session.judges import (
     judge_of,
     probe_judges,
 )
-from caps.session.parts import generation_templates, make_findings, open_journal
+from caps.session.parts import generation_templates, make_findings
 from caps.session.resolve import Resolved, generation_of
 from caps.session.tracing import Tracing
 from caps.workers.texts import TextWorkers
@@ -135,14 +136,11 @@ async def open_session(
         Account(budget, resolved.price)  # raises if dollars are limited and the price is unknown
     async with AsyncExitStack() as stack:
         journal = _open_journal(stack, resolved)
-        models, texts = _connect(stack, resolved), TextWorkers()
-        stack.push_async_callback(texts.close)
-        learned = await _learn(resolved, models, paid)
-        findings = open_findings(resolved, None if config.engine == "ray" else journal, texts)
-        if findings is not None:
-            stack.push_async_callback(findings.close)
-        prepare = resolved.preparation(findings=resolved.merges_equal, context=learned.context)
-        shared = Shared(prepare, findings, texts)
+        models = _connect(stack, resolved)
+        context = await least_context(models) if config.context_tokens is None else None
+        judges = {} if config.batch_dir is not None else await probe_judges(resolved, models, paid)
+        learned = Learned(judges, context)
+        shared = _open_shared(stack, resolved, learned, None if config.engine == "ray" else journal)
         engine: Engine
         if config.engine == "ray":
             engine = ray_engine(resolved, partial(_worker_of, learned), shared)
@@ -160,7 +158,24 @@ async def open_session(
         clients = [model.server if isinstance(model, RewardModel) else model for model in models.values()]
         several = [model for model in clients if isinstance(model, ServersModel)]
         _log_opened(resolved, learned)
-        yield Session(resolved, engine, learned, findings, partial(_server_records, several), journal)
+        records = partial(_server_records, several)
+        yield Session(resolved, engine, learned, shared.findings, records, journal)
+
+
+def _open_shared(
+    stack: AsyncExitStack,
+    resolved: Resolved,
+    learned: Learned,
+    journal: ReplyStore | None,
+) -> Shared:
+    """What all contests of this process share; closed with the stack."""
+    texts = TextWorkers()
+    stack.push_async_callback(texts.close)
+    findings = open_findings(resolved, journal, texts)
+    if findings is not None:
+        stack.push_async_callback(findings.close)
+    prepare = resolved.preparation(findings=resolved.merges_equal, context=learned.context)
+    return Shared(prepare, findings, texts)
 
 
 def _log_opened(resolved: Resolved, learned: Learned) -> None:
@@ -172,19 +187,10 @@ def _log_opened(resolved: Resolved, learned: Learned) -> None:
     _log.debug("what the servers report: %s; journal %s", learned, resolved.journal)
 
 
-async def _learn(
-    resolved: Resolved, models: Mapping[Endpoint, Model], paid: Callable[[Usage], object]
-) -> Learned:
-    config = resolved.config
-    context = await least_context(models) if config.context_tokens is None else None
-    judges = {} if config.batch_dir is not None else await probe_judges(resolved, models, paid)
-    return Learned(judges, context)
-
-
 def _open_journal(stack: AsyncExitStack, resolved: Resolved) -> Journal | None:
     if resolved.journal is None:
         return None
-    return stack.enter_context(open_journal(resolved.journal, durable=resolved.config.durable))
+    return stack.enter_context(Journal.open(resolved.journal, durable=resolved.config.durable))
 
 
 def _connect(stack: AsyncExitStack, resolved: Resolved) -> dict[Endpoint, HasConnections]:
@@ -291,26 +297,17 @@ async def open_worker(
     for name, folder in own_code.items():
         allow((name,), folder)
     async with AsyncExitStack() as stack:
-        models, texts = _connect(stack, resolved), TextWorkers()
-        stack.push_async_callback(texts.close)
-        findings = open_findings(resolved, journal, texts)
-        if findings is not None:
-            stack.push_async_callback(findings.close)
+        models = _connect(stack, resolved)
+        shared = _open_shared(stack, resolved, learned, journal)
         judge = journaled_judge(resolved, models, journal, learned)
-        prepare = resolved.preparation(findings=resolved.merges_equal, context=learned.context)
+        capacity = capacity_of(resolved, models.values())
 
         def engine(seconds: float | None) -> LocalEngine:
             return local_engine(
-                resolved,
-                judge,
-                capacity_of(resolved, models.values()),
-                Shared(prepare, findings, texts),
-                seconds=seconds,
-                budget_pool=budget_pool,
-                keep_going=True,
+                resolved, judge, capacity, shared, seconds=seconds, budget_pool=budget_pool, keep_going=True
             )
 
-        yield WorkerContext(engine, findings)
+        yield WorkerContext(engine, Counter() if shared.findings is None else shared.findings.unusable)
 
 
 # Generation

@@ -13,7 +13,7 @@ from functools import partial
 from hashlib import sha256
 from itertools import count
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -22,13 +22,13 @@ from caps.core.errors import InputError, SettingError
 from caps.core.types import DEFAULT_ID, Candidate, Case, Problem
 from caps.costs.budget import Budget, at_price
 from caps.costs.ledger import Ledger
-from caps.engines.adaptive import Adapted, AdaptiveRun, Drawn, EventLog, Generator, NoLog, Step
+from caps.engines.adaptive import Adapted, AdaptiveRun, Drawn, EventLog, Generator, Step
 from caps.engines.base import Outcome
 from caps.engines.budget import CaseBudget
 from caps.engines.local import LocalEngine
 from caps.engines.readability import ReplyCheck
 from caps.evidence.domains import guess_domain
-from caps.journal.records import ReplyStore, request_key
+from caps.journal.records import request_key
 from caps.registry import DEFAULT_DOMAIN
 from caps.sampling.base import Grading, Ranking, Sample, Sampled, SamplingTools, record_step
 from caps.sampling.generators import Quality
@@ -41,10 +41,10 @@ from caps.strategies.adaptive import Adaptive
 from caps.strategies.posterior import Posterior
 
 D = TypeVar("D", bound=Drawn)
-EVENT = "event of a question"
 LOG_VERSION = "caps-events-2"
 REWRITTEN = 1_000_000  # numbers of rewritten samples follow this one
 QUALITIES = -1  # the step under which the qualities of the generators are stored
+NO_LOG = EventLog()
 Watch = Callable[[Sample], object]
 Progress = Callable[[Step], object]
 
@@ -77,12 +77,10 @@ def make_policy(resolved: Resolved, *, least: int = 1, eager: bool = False) -> A
     """The policy of a run, with at least `least` samples; an `eager` one waits less and pays more."""
     config, strategy = resolved.config, resolved.strategy
     posterior = strategy if isinstance(strategy, Posterior) else Posterior()
-    most = max(config.max_n, least)
-    if eager:
-        return Adaptive(
-            posterior=posterior, target=config.target, most=most, least=least, first=3, eager=True
-        )
-    return Adaptive(posterior=posterior, target=config.target, most=most, least=least)
+    policy = Adaptive(
+        posterior=posterior, target=config.target, most=max(config.max_n, least), least=least, eager=eager
+    )
+    return replace(policy, first=3) if eager else policy
 
 
 async def adapt(
@@ -96,7 +94,7 @@ async def adapt(
     asks: bool,
     budget: CaseBudget,
     describe: Callable[[Case], Case],
-    log: EventLog | None = None,
+    log: EventLog = NO_LOG,
     watch: Callable[[D], object] = ignore_it,
     progress: Progress = ignore_it,
 ) -> Adapted[D]:
@@ -113,7 +111,7 @@ async def adapt(
         seed=resolved.config.seed,
         budget=budget,
         price=resolved.price,
-        log=log or NoLog(),
+        log=log,
         watch=watch,
         progress=progress,
         describe=describe,
@@ -179,8 +177,7 @@ class Solver:
         """Generate as many samples as are worth their price, by votes alone or also with the judge."""
         resolved, engine = self._resolved, self.session.engine
         assert isinstance(engine, LocalEngine)  # noqa: S101  (checked when it was opened)
-        budget = engine.new_budget()
-        applied = resolved.cases.apply(case)
+        budget, applied = engine.new_budget(), resolved.cases.apply(case)
         if isinstance(applied, InputError):
             raise applied
         case = applied
@@ -212,35 +209,30 @@ class Solver:
         self, case: Case, budget: CaseBudget, quality: Sequence[float]
     ) -> list[Generator[Sample]]:
         """Each model as a source of samples and, with a method that rewrites, as one of rewritten samples."""
-        method, found = self._generation.method, list[Generator[Sample]]()
+        method, generators = self._generation.method, list[Generator[Sample]]()
         for source, sampler, good in zip(self._generation.sources, self.samplers, quality, strict=True):
             limited, name = at_price(budget, source.price), source.where.model
-            found.append(Generator(name, partial(_write, sampler, case, limited), source.price, good))
+            generators.append(Generator(name, partial(_write, sampler, case, limited), source.price, good))
             if isinstance(method, Aggregate | Rsa):
                 again = partial(_rewrite, method, sampler, case, limited)
-                found.append(Generator(f"{name}, rewriting", again, source.price, good, independent=False))
+                name = f"{name}, rewriting"
+                generators.append(Generator(name, again, source.price, good, independent=False))
             elif not isinstance(method, Independent):
                 raise SettingError("--n auto works with the methods independent, aggregate and rsa")
-        return found
+        return generators
 
     def _log(self, case: Case) -> EventLog:
         """Where the order of events is stored: under everything that decides what is generated and asked."""
         if self.session.journal is None:
-            return NoLog()
+            return NO_LOG
         resolved = self._resolved
         firsts = [request_key(sampler.request(case, 0)) for sampler in self.samplers]
-        listed: list[object] = [
-            LOG_VERSION,
-            case.id,
-            case.domain,
-            firsts,
-            repr(self._policy),
-            identity(resolved.config),
-        ]
-        listed += [repr(case_budget(resolved.config)), repr(resolved.price)]
+        config = resolved.config
+        listed: list[object] = [LOG_VERSION, case.id, case.domain, firsts, repr(self._policy)]
+        listed += [identity(config), repr(case_budget(config)), repr(resolved.price)]
         listed += [resolved.judge_name, sorted(resolved.templates.items())]
         key = sha256(msgspec.json.encode(listed)).hexdigest()
-        return JournalLog(self.session.journal, key)
+        return EventLog(self.session.journal, key)
 
 
 async def _write(sampler: Sampler, case: Case, budget: Budget, number: int, _: Sequence[Candidate]) -> Sample:
@@ -274,28 +266,9 @@ class AutoMethod:
     async def sample(self, case: Case, n: int, generator: object, tools: SamplingTools) -> Sampled:  # noqa: ARG002
         """Generate as many samples as are worth their price."""
         solution = await self.solver.generate(case)
-        await record_step(
-            solution.sampled,
-            case,
-            [] if solution.sampled.case is None else solution.sampled.case.candidates,
-            tools,
-        )
+        solved = solution.sampled.case
+        await record_step(solution.sampled, case, [] if solved is None else solved.candidates, tools)
         return solution.sampled
-
-
-class JournalLog:
-    """The order of events, stored in the journal; the first process to store a step decides it."""
-
-    def __init__(self, journal: ReplyStore, key: str) -> None:
-        self._journal, self._key = journal, key
-
-    async def recall(self, step: int) -> Any:
-        """What happened at a step; None if that is not stored."""
-        return await self._journal.recall_fact(EVENT, f"{self._key}/{step}")
-
-    async def record(self, step: int, row: Any) -> Any:
-        """Store what happened at a step, and return what is stored."""
-        return await self._journal.record(EVENT, f"{self._key}/{step}", row)
 
 
 @asynccontextmanager

@@ -12,8 +12,9 @@ from caps.core.play import Play, compare
 from caps.core.settings import check_settings, setting
 from caps.core.text import estimate_tokens
 from caps.core.types import Case, Entrant, Level, Pairing, Selection, Verdict
-from caps.engines.base import Outcome, PerCase, Prepare, in_order
+from caps.engines.base import Outcome, PerCase, in_order
 from caps.judging.base import Ruling
+from caps.judging.preparation import CasePreparation
 from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.session.resolve import Resolved
 from caps.session.session import open_session
@@ -133,7 +134,7 @@ class DiagnosisRun:
     ended: str | None = None  # budget or time
 
 
-def subjects(cases: Iterable[Case | InputError], prepare: Prepare) -> Iterator[Subject]:
+def subjects(cases: Iterable[Case | InputError], prepare: CasePreparation) -> Iterator[Subject]:
     """Prepare cases; a pool has only the labelled candidates, or all if none is labelled."""
     for number, case in enumerate(cases):
         if isinstance(case, InputError):
