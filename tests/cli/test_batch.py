@@ -126,7 +126,7 @@ def test_expired_and_failed_items_are_asked_again_and_odd_lines_are_named(files)
         "body: a request, not a result",
     ):
         assert re.search(rf"results/001\.jsonl:\d+: {problem}", said), said
-    assert "custom_id: 1 result of no request of this run" in said
+    assert "custom_id: 1 result for requests that this run did not send" in said
     assert "other.jsonl: 96 more problems" in said
     assert "failed: garbled 1, never run 1, server 1, too-long (given up) 1" in said
     again = files.keys("002.jsonl")

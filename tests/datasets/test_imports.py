@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Candidate, Case, Message, Problem
 from caps.datasets.case_files import cases_in_rows, parse_case, write_case
-from caps.datasets.imports import FORMATS, count_cases, detect_format, merge, open_cases
+from caps.datasets.imports import FORMATS, count_cases, merge, open_cases
 from caps.datasets.inspect_logs import read_eval
 from caps.datasets.reading import Limits
 from support.logs import ASKED, archive, failure, lm_eval, reply, request, result, sample, write
@@ -302,8 +302,13 @@ def test_any_row_is_read_or_refused_in_every_format(tmp_path_factory, row, name,
 
 
 @given(st.binary(max_size=60))
-def test_any_first_line_has_a_format(first):
-    assert detect_format(first) in FORMATS
+def test_cases_of_any_bytes_are_counted_refused_or_not_known(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "bytes.jsonl"
+    path.write_bytes(data)
+    try:
+        assert isinstance(count_cases(str(path)), int | None)
+    except InputError as error:
+        assert str(path) in str(error)
 
 
 def test_a_table_row_is_read_like_a_line_and_a_wrong_one_is_named():

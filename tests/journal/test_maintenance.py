@@ -198,7 +198,7 @@ def test_a_journal_that_another_process_writes_to_is_waited_for(tmp_path):
     path = filled(tmp_path / "j")
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(JournalError, match="another process.*end that one"):
+        with pytest.raises(JournalError, match="another process.*end that process"):
             prune(path, ReplyFilter(), patience=0.1)
         assert read_stats(path, patience=0.1).replies == 40
         started = time.monotonic()

@@ -107,7 +107,7 @@ def test_the_model_that_answers_is_shown_the_images_of_the_problem_too():
         (image("file:///etc/passwd"), "must be a data: address with base64, or an https: address"),
         (image("http://10.0.0.1/x.png"), "must be a data: address with base64, or an https: address"),
         (image("data:text/html;base64,AAAA"), "'text/html': must be one of image/png"),
-        (image("data:image/png;base64,%%%"), "holds no base64"),
+        (image("data:image/png;base64,%%%"), "is not base64"),
         (image("data:image/png;base64," + "A" * (28 << 20)), "22,020,096 bytes; at most 20,971,520"),
         ({"type": "input_audio", "input_audio": {}}, "must be a part of type text, image_url or file"),
         ({"type": "file", "file": {"file_id": "f-1"}}, "must be an object with the text 'file_data'"),

@@ -28,7 +28,6 @@ from caps.models.servers import ServerRecord
 from caps.reports.console import table
 from caps.runs.folder import (
     RunFolder,
-    known_cases,
     refuse_other_case,
     refuse_other_run,
     refuse_other_shards,
@@ -36,7 +35,7 @@ from caps.runs.folder import (
 from caps.runs.outcomes import outcome_of
 from caps.runs.progress_file import ProgressFile
 from caps.runs.result_lines import Line, json_lines, ruling_lines, selection_line
-from caps.runs.run_file import RunFile, new_run_file
+from caps.runs.run_file import RunFile, new_run_file, run_in
 from caps.runs.shards import Shard
 from caps.runs.summary import Summary
 from caps.session.resolve import Resolved
@@ -338,7 +337,9 @@ class Run:
                 refuse_other_shards(out.parent, file)
         rest = iter(source)
         first = list(islice(rest, 1))
-        if "-" in (cases, *known_cases(out)) and first and isinstance(first[0], Case):
+        before = run_in(out)
+        streamed = "-" in (cases, None if before is None else before.cases)
+        if streamed and first and isinstance(first[0], Case):
             refuse_other_case(out, first[0])
         return chain(first, rest)
 

@@ -115,9 +115,9 @@ def parse_row(
     domain = row.get("domain")
     if domain is not None:
         check_stated(domain, registered)
-    known = next((row[name] for name in ANSWERS if isinstance(row.get(name), str | int | float)), None)
-    if known is not None and row.get("answer") is None:
-        row = {**row, "answer": known}
+    answer = next((row[name] for name in ANSWERS if isinstance(row.get(name), str | int | float)), None)
+    if answer is not None and row.get("answer") is None:
+        row = {**row, "answer": answer}
     ours = {"id", "problem", "candidates", "domain", "criteria"}
     parsed = tuple(_candidate(item, f"candidates[{i}]", folder) for i, item in enumerate(candidates))
     return Case(
@@ -158,15 +158,15 @@ def _problem(row: dict[str, Any], folder: Path | None) -> Problem:
     return Problem(tuple(messages))
 
 
-def _criteria(stated: object) -> tuple[str, ...]:
-    if stated is None:
+def _criteria(value: object) -> tuple[str, ...]:
+    if value is None:
         return ()
-    if not isinstance(stated, str) and not (
-        isinstance(stated, list) and all(isinstance(one, str) for one in stated)
+    if not isinstance(value, str) and not (
+        isinstance(value, list) and all(isinstance(one, str) for one in value)
     ):
-        raise InputError(f"criteria: must be a text or a list of texts, not {kind_of(stated)}")
+        raise InputError(f"criteria: must be a text or a list of texts, not {kind_of(value)}")
     try:
-        return parse_criteria(stated, "criteria")
+        return parse_criteria(value, "criteria")
     except SettingError as error:
         raise InputError(str(error)) from None
 
@@ -280,9 +280,9 @@ def candidate_value(candidate: Candidate) -> str | Row:
 
 def candidate_row(candidate: Candidate) -> Row:
     """A candidate as a JSON object, without unknown fields that are not numbers."""
-    known = {name: getattr(candidate, name) for name in _CANDIDATE_FIELDS}
-    known |= {name: value for name, value in candidate.numbers.items() if name not in {"text", *known}}
+    fields = {name: getattr(candidate, name) for name in _CANDIDATE_FIELDS}
+    fields |= {name: value for name, value in candidate.numbers.items() if name not in {"text", *fields}}
     text: Row = {"text": candidate.text}
     if candidate.media:
         text = {"content": content_of(candidate.text, candidate.media)}
-    return {**text, **{name: value for name, value in known.items() if value is not None}}
+    return {**text, **{name: value for name, value in fields.items() if value is not None}}

@@ -275,18 +275,18 @@ def unpack_text(packed: str, limit: int = LIMITS.packed) -> str:
 
 def pickled_text(data: bytes) -> str:
     """Read the single text of a pickle without executing it; anything else is refused."""
-    found: list[str | bytes] = []
+    texts_read: list[str | bytes] = []
     try:
         for opcode, value, _ in pickletools.genops(data):
             if opcode.name in _TEXT_OPCODES and isinstance(value, str | bytes):
-                found.append(value)
+                texts_read.append(value)
             elif opcode.name not in _IGNORED_OPCODES:
                 raise InputError(f"a pickle with opcode {opcode.name} is refused: only a single text is read")
     except (ValueError, IndexError, OverflowError, MemoryError) as error:
         raise InputError(f"not a pickle ({str(error)[:100]})") from None
-    if len(found) != 1:
-        raise InputError(f"a pickle of {len(found)} texts is refused: only a single text is read")
-    text = found[0]
+    if len(texts_read) != 1:
+        raise InputError(f"a pickle of {len(texts_read)} texts is refused: only a single text is read")
+    text = texts_read[0]
     try:
         return text if isinstance(text, str) else text.decode()
     except UnicodeDecodeError:

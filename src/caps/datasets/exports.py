@@ -57,8 +57,8 @@ def openai_batch(chosen: Iterable[Chosen]) -> Iterator[bytes]:
     """Batch output: one reply per line, from a model called `caps`."""
     for item in chosen:
         choices = [
-            {"index": i, "message": {"role": "assistant", "content": one.text}, "finish_reason": "stop"}
-            for i, one in enumerate(item.candidates)
+            {"index": i, "message": {"role": "assistant", "content": candidate.text}, "finish_reason": "stop"}
+            for i, candidate in enumerate(item.candidates)
         ]
         body = {"object": "chat.completion", "model": "caps", "choices": choices}
         response = {"status_code": 200, "request_id": item.case.id, "body": body}
@@ -68,8 +68,8 @@ def openai_batch(chosen: Iterable[Chosen]) -> Iterator[bytes]:
 def answers(chosen: Iterable[Chosen]) -> Iterator[bytes]:
     r"""Id, tab and answer (the boxed answer, the code or all of the text); line breaks become `\n`."""
     for item in chosen:
-        for one in item.candidates:
-            cells = (item.case.id.translate(_ESCAPES), _answer(item.case, one).translate(_ESCAPES))
+        for candidate in item.candidates:
+            cells = (item.case.id.translate(_ESCAPES), _answer(item.case, candidate).translate(_ESCAPES))
             yield "\t".join(cells).encode("utf-8", "replace") + b"\n"
 
 
@@ -89,9 +89,9 @@ def spreadsheet(chosen: Iterable[Chosen]) -> Iterator[bytes]:
 def demonstrations(chosen: Iterable[Chosen]) -> Iterator[bytes]:
     """Chats for supervised fine-tuning: the messages of the problem, then the candidate."""
     for item in chosen:
-        for one in item.candidates:
+        for candidate in item.candidates:
             asked = [message_value(message) for message in item.case.problem.messages]
-            yield _line({"messages": [*asked, *_as_completion(one, chat=True)]})
+            yield _line({"messages": [*asked, *_as_completion(candidate, chat=True)]})
 
 
 def rewards(chosen: Iterable[Chosen]) -> Iterator[bytes]:
@@ -139,9 +139,9 @@ def inspect_log(chosen: Iterable[Chosen], *, created: str = "1970-01-01T00:00:00
         if not count:
             strategy = str(item.line.get("strategy", strategy))
             yield _inspect_head(strategy, created)
-        for epoch, one in enumerate(item.candidates, start=1):
+        for epoch, candidate in enumerate(item.candidates, start=1):
             yield (b",\n" if count else b"") + printable_json(
-                msgspec.json.encode(_inspect_sample(item, one, epoch))
+                msgspec.json.encode(_inspect_sample(item, candidate, epoch))
             )
             count += 1
     if not count:
@@ -157,16 +157,16 @@ def _inspect_head(strategy: str, created: str) -> bytes:
     return b"{\n" + head[1:-1] + b',\n"samples": [\n'
 
 
-def _inspect_sample(item: Chosen, one: Candidate, epoch: int) -> Row:
+def _inspect_sample(item: Chosen, candidate: Candidate, epoch: int) -> Row:
     case, line = item.case, item.line
     problem = [message_value(message) for message in case.problem.messages]
     target = case.extra.get("answer")
     scores: Row = {}
     if line.get("probability") is not None:
-        scores["probability"] = {"value": line["probability"], "answer": _answer(case, one)}
-    if one.correct is not None:
-        scores["correct"] = {"value": "C" if one.correct else "I", "answer": _answer(case, one)}
-    said = {"role": "assistant", "content": one.text}
+        scores["probability"] = {"value": line["probability"], "answer": _answer(case, candidate)}
+    if candidate.correct is not None:
+        scores["correct"] = {"value": "C" if candidate.correct else "I", "answer": _answer(case, candidate)}
+    said = {"role": "assistant", "content": candidate.text}
     return {
         "id": case.id,
         "epoch": epoch,
@@ -185,13 +185,13 @@ def _inspect_sample(item: Chosen, one: Candidate, epoch: int) -> Row:
 def _best_rows(chosen: Iterable[Chosen]) -> Iterator[Row]:
     for item in chosen:
         sure = {name: item.line[name] for name in ("probability",) if item.line.get(name) is not None}
-        for one in item.candidates:
-            answer = _answer(item.case, one)
+        for candidate in item.candidates:
+            answer = _answer(item.case, candidate)
             yield {
                 "id": item.case.id,
                 "prompt": item.case.problem.text,
                 "answer": answer,
-                "text": one.text,
+                "text": candidate.text,
             } | sure
 
 

@@ -1,7 +1,7 @@
 """Which fields of a row hold the problem, the candidates and the id: common names, or what `--map` says.
 
 The first row of a file decides for all of it. A row with two fields that could be meant is refused with both
-readings; what was understood is said in one line before anything is spent.
+readings; one line says how the fields were read before anything is spent.
 """
 
 import re
@@ -64,7 +64,7 @@ class FieldMap:
     renamed: Mapping[str, str] = field(default_factory=dict)
 
     def describe(self) -> str:
-        """What was understood, in words."""
+        """How the fields are read, in words."""
         said = [f"problem from {' and '.join(self.problem)}"]
         if self.candidates:
             many = len(self.candidates) > 2
@@ -84,23 +84,23 @@ class FieldMap:
     def case_row(self, row: Row) -> Row:
         """The row of a case under the names of caps; other fields are kept."""
         used = {*self.problem, *self.candidates, self.candidate, self.id, *self.renamed.values()}
-        found = {name: value for name, value in row.items() if name not in used and name not in TARGETS[:3]}
-        found["problem"] = self._problem(row)
+        case = {name: value for name, value in row.items() if name not in used and name not in TARGETS[:3]}
+        case["problem"] = self._problem(row)
         if self.id is not None and (name := find(row, self.id)) is not None:
-            found["id"] = name
+            case["id"] = name
         for name, path in self.renamed.items():
             if "." not in name and (value := find(row, path)) is not None:
-                found[name] = value
+                case[name] = value
         if self.candidates:
             listed = [self._candidate(item) for item in self._listed(row)]
             for name, (path, values) in self._values_beside(row, len(listed)).items():
-                found.pop(path, None)
+                case.pop(path, None)
                 listed = [_with_value(*pair, name) for pair in zip(listed, values, strict=True)]
-            found["candidates"] = listed
+            case["candidates"] = listed
         elif self.candidate is not None:
-            found["candidates"] = [self._sample(row)]
-            found = {name: value for name, value in found.items() if name not in OF_A_CANDIDATE}
-        return found
+            case["candidates"] = [self._sample(row)]
+            case = {name: value for name, value in case.items() if name not in OF_A_CANDIDATE}
+        return case
 
     def group_of(self, row: Row) -> str:
         """What rows of the same problem have in common."""
@@ -132,16 +132,16 @@ class FieldMap:
 
     def _values_beside(self, row: Row, count: int) -> dict[str, tuple[str, list[Any]]]:
         """The fields with a list of something about each candidate, such as its score, and the lists."""
-        found = {}
+        lists = {}
         for name, path in self._of_candidates().items():
             values = find(row, path)
             if _is_list(values):
                 values = decode_list(values, path) if isinstance(values, str) else values
                 if len(values) == count:
-                    found[name] = path, values
+                    lists[name] = path, values
                 elif path in self.renamed.values():
                     raise InputError(f"{path}: has {len(values)} values for {count} candidates")
-        return found
+        return lists
 
     def _of_candidates(self) -> dict[str, str]:
         """Where a row says something of its candidates, by what it says."""
@@ -152,26 +152,26 @@ class FieldMap:
         """A candidate as caps reads it: a text, or an object with a text."""
         if not isinstance(item, dict):
             return item
-        stated = {name.partition(".")[2]: path for name, path in self.renamed.items() if "." in name}
-        found = {name: value for name, value in item.items() if name != "text"}
-        text = find(item, stated.pop("text", "text"))
+        paths = {name.partition(".")[2]: path for name, path in self.renamed.items() if "." in name}
+        fields = {name: value for name, value in item.items() if name != "text"}
+        text = find(item, paths.pop("text", "text"))
         if text is None:
             text = next((value for path in TEXTS if (value := find(item, path)) is not None), None)
-        found |= {name: value for name, path in stated.items() if (value := find(item, path)) is not None}
-        return found if text is None else found | {"text": text}
+        fields |= {name: value for name, path in paths.items() if (value := find(item, path)) is not None}
+        return fields if text is None else fields | {"text": text}
 
     def _sample(self, row: Row) -> object:
         """The candidate of a row that holds one, with what the row says of it."""
         value = find(row, self.candidate or "")
         if value is None:
             raise InputError(f"{self.candidate}: is missing; it holds the candidate")
-        one = self._candidate(value) if isinstance(value, dict) else {"text": value}
+        candidate = self._candidate(value) if isinstance(value, dict) else {"text": value}
         said = {
             name: _typed(name, told)
             for name, path in self._of_candidates().items()
             if (told := find(row, path)) is not None
         }
-        return one | said if isinstance(one, dict) else one
+        return candidate | said if isinstance(candidate, dict) else candidate
 
 
 def _with_value(candidate: Any, value: object, name: str) -> Any:
@@ -212,7 +212,7 @@ def parse_map(words: str | Mapping[str, str]) -> dict[str, str]:
     """Read `problem=prompt,candidates=outputs`, or the same as a mapping, or raise a `SettingError`."""
     if isinstance(words, Mapping):
         words = ",".join(f"{name}={path}" for name, path in words.items())
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for part in filter(None, (one.strip() for one in words.split(","))):
         name, equals, path = (one.strip() for one in part.partition("="))
         of_candidate = name.startswith("candidates.") and name.count(".") == 1
@@ -223,19 +223,19 @@ def parse_map(words: str | Mapping[str, str]) -> dict[str, str]:
                 f"--map {part!r}: {name!r} is no part of a case: {nearest(name, TARGETS)}there are "
                 f"{', '.join(TARGETS)}, and candidates.score, candidates.correct and the like"
             )
-        found[name] = path
-    if "candidates" in found and "candidate" in found:
+        paths[name] = path
+    if "candidates" in paths and "candidate" in paths:
         raise SettingError(
             "--map: candidates is a field with a list, candidate one of a single text: give one"
         )
-    return found
+    return paths
 
 
-def standard_row(row: Row, stated: Mapping[str, str]) -> Row:
+def standard_row(row: Row, paths: Mapping[str, str]) -> Row:
     """A row of one case under the names of caps; one that has them already is returned as it is."""
-    if not stated and {"problem", "candidates"} & row.keys() and not has_labels_beside(row):
+    if not paths and {"problem", "candidates"} & row.keys() and not has_labels_beside(row):
         return row
-    fields = understand(row, stated)
+    fields = understand(row, paths)
     if fields.candidate is not None:
         raise InputError(f"{fields.candidate}: holds one candidate; a case needs a list of them")
     return fields.case_row(row)
@@ -246,14 +246,14 @@ def has_labels_beside(row: Row) -> bool:
     return _is_list(row.get(RIGHT))
 
 
-def understand(row: Row, stated: Mapping[str, str], *, bare: bool = False) -> FieldMap:
+def understand(row: Row, paths: Mapping[str, str], *, bare: bool = False) -> FieldMap:
     """Decide from its first row how a file is read; `bare` rows need no candidates."""
-    problem = tuple(stated["problem"].split("+")) if "problem" in stated else _problem_field(row)
-    _check_stated(row, stated)
+    problem = tuple(paths["problem"].split("+")) if "problem" in paths else _problem_field(row)
+    _check_stated(row, paths)
     candidates: tuple[str, ...] = ()
-    candidate: str | None = stated.get("candidate")
-    if "candidates" in stated:
-        candidates = tuple(stated["candidates"].split("+"))
+    candidate: str | None = paths.get("candidate")
+    if "candidates" in paths:
+        candidates = tuple(paths["candidates"].split("+"))
     elif candidate is None:
         candidates = _list_fields(row)
         if not candidates:
@@ -261,12 +261,10 @@ def understand(row: Row, stated: Mapping[str, str], *, bare: bool = False) -> Fi
     if not candidates and candidate is None and not bare:
         raise InputError(_no_candidates(row))
     one_each = candidate is not None
-    group = _first(row, (stated["id"],) if "id" in stated else GROUPS) if one_each else None
-    named = stated.get("id") or group or next((name for name in ("id", *GROUPS) if name in row), None)
+    group = _first(row, (paths["id"],) if "id" in paths else GROUPS) if one_each else None
+    named = paths.get("id") or group or next((name for name in ("id", *GROUPS) if name in row), None)
     others = {
-        name: path
-        for name, path in stated.items()
-        if name not in ("problem", "candidates", "candidate", "id")
+        name: path for name, path in paths.items() if name not in ("problem", "candidates", "candidate", "id")
     }
     others = _usual_labels(row, one_each=one_each) | others
     return FieldMap(
@@ -279,7 +277,7 @@ def group_rows(
 ) -> Iterator[tuple[int, Row | InputError]]:
     """Join rows of one candidate each to rows of cases, in the order of their first rows.
 
-    Which columns are dropped is told to `say`. A case without an id is named after its place, from 1.
+    `say` is called with the columns that are dropped. A case without an id is named after its place, from 1.
     """
     cases: dict[str, tuple[int, Row]] = {}
     dropped: dict[str, None] = {}
@@ -291,19 +289,19 @@ def group_rows(
             if key not in cases:
                 cases[key] = number, case
                 continue
-            known = cases[key][1]
-            if known["problem"] != case["problem"]:
+            earlier = cases[key][1]
+            if earlier["problem"] != case["problem"]:
                 raise InputError(f"{fields.group}: rows of the same value have different problems")
         except InputError as error:
             yield number, error
             continue
-        known["candidates"] += case["candidates"]
+        earlier["candidates"] += case["candidates"]
         for name in [
-            name for name, value in known.items() if name != "candidates" and case.get(name) != value
+            name for name, value in earlier.items() if name != "candidates" and case.get(name) != value
         ]:
-            del known[name]  # it differs from row to row, so it is not of the case
+            del earlier[name]  # it differs from row to row, so it is not of the case
             dropped[name] = None
-        dropped |= dict.fromkeys(case.keys() - known.keys())
+        dropped |= dict.fromkeys(case.keys() - earlier.keys())
     dropped.pop("id", None)
     if dropped:
         say(
@@ -319,9 +317,9 @@ def group_rows(
 def _usual_labels(row: Row, *, one_each: bool) -> dict[str, str]:
     """Where a row holds labels whose names are not those of caps; of `one_each` it holds one candidate."""
     labels = {}
-    known = next((name for name in ANSWERS if isinstance(row.get(name), str | int | float)), None)
-    if known is not None and row.get("answer") is None:
-        labels["answer"] = known
+    answer = next((name for name in ANSWERS if isinstance(row.get(name), str | int | float)), None)
+    if answer is not None and row.get("answer") is None:
+        labels["answer"] = answer
     if "correct" not in row and (has_labels_beside(row) or (one_each and RIGHT in row)):
         labels["candidates.correct"] = RIGHT
     return labels
@@ -330,28 +328,28 @@ def _usual_labels(row: Row, *, one_each: bool) -> dict[str, str]:
 def _problem_field(row: Row) -> tuple[str, ...]:
     if find(row, "problem") is not None:
         return ("problem",)
-    found = [path for path in PROBLEMS if isinstance(value := find(row, path), str | list) and value]
-    if len({repr(find(row, path)) for path in found}) > 1:
-        joined = f", or --map problem={'+'.join(found[:2])} for both" if len(found) == 2 else ""
-        readings = " or ".join(f"--map problem={path}" for path in found)
-        raise InputError(f"{_quoted(found)} may each hold the problem: say which, {readings}{joined}")
-    if not found:
+    paths = [path for path in PROBLEMS if isinstance(value := find(row, path), str | list) and value]
+    if len({repr(find(row, path)) for path in paths}) > 1:
+        joined = f", or --map problem={'+'.join(paths[:2])} for both" if len(paths) == 2 else ""
+        readings = " or ".join(f"--map problem={path}" for path in paths)
+        raise InputError(f"{_quoted(paths)} may each hold the problem: say which, {readings}{joined}")
+    if not paths:
         raise InputError(_missing(row, "problem", PROBLEMS))
-    return (found[0],)
+    return (paths[0],)
 
 
 def _list_fields(row: Row) -> tuple[str, ...]:
     if "candidates" in row:
         return ("candidates",)
-    found = [path for path in CANDIDATES if _is_list(find(row, path))]
+    paths = [path for path in CANDIDATES if _is_list(find(row, path))]
     numbered = _numbered(row)
-    if len(found) + bool(numbered) > 1:
-        readings = [f"--map candidates={path}" for path in found]
+    if len(paths) + bool(numbered) > 1:
+        readings = [f"--map candidates={path}" for path in paths]
         readings += [f"--map candidates={'+'.join(numbered)}"] if numbered else []
         raise InputError(
-            f"{_quoted([*found, *numbered])} may each hold the candidates: say which, {' or '.join(readings)}"
+            f"{_quoted([*paths, *numbered])} may each hold the candidates: say which, {' or '.join(readings)}"
         )
-    return tuple(found) or numbered
+    return tuple(paths) or numbered
 
 
 def _numbered(row: Row) -> tuple[str, ...]:
@@ -365,16 +363,16 @@ def _numbered(row: Row) -> tuple[str, ...]:
 
 
 def _sample_field(row: Row) -> str | None:
-    found = [path for path in SAMPLES if isinstance(value := find(row, path), str | dict) and value]
-    if len(found) > 1:
-        readings = " or ".join(f"--map candidate={path}" for path in found)
-        raise InputError(f"{_quoted(found)} may each hold the candidate of a row: say which, {readings}")
-    return found[0] if found else None
+    paths = [path for path in SAMPLES if isinstance(value := find(row, path), str | dict) and value]
+    if len(paths) > 1:
+        readings = " or ".join(f"--map candidate={path}" for path in paths)
+        raise InputError(f"{_quoted(paths)} may each hold the candidate of a row: say which, {readings}")
+    return paths[0] if paths else None
 
 
-def _check_stated(row: Row, stated: Mapping[str, str]) -> None:
+def _check_stated(row: Row, mapped: Mapping[str, str]) -> None:
     """Refuse a field of `--map` that the first row does not have; it may be misspelt."""
-    for name, words in stated.items():
+    for name, words in mapped.items():
         if name.startswith("candidates."):
             continue
         for path in words.split("+") if name in ("problem", "candidates") else [words]:

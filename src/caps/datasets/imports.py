@@ -29,6 +29,7 @@ from caps.datasets.reading import (
     is_table,
     is_zip,
     join_lines,
+    line_rows,
     lines,
     parquet_rows,
     peek_line,
@@ -110,9 +111,10 @@ def _read_log(
 
     def cases() -> Iterator[Case | InputError]:
         for where, row in _log_rows(list(source), path):
+            if isinstance(row, InputError):
+                yield row
+                continue
             try:
-                if isinstance(row, InputError):
-                    raise row
                 yield replace(parse(row, file_name), where=where)
             except InputError as error:
                 yield InputError(f"{where}: {error}")
@@ -126,14 +128,12 @@ def _log_rows(all_lines: Sequence[bytes], path: str) -> Iterator[tuple[str, Row 
             whole = decode(join_lines(all_lines, path))
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
-        if not isinstance(whole, list):
-            yield path, row_or_error(whole)
-            return
-        yield from ((f"{path}[{place}]", row_or_error(row)) for place, row in enumerate(whole))
+        rows = {path: whole}
+        if isinstance(whole, list):
+            rows = {f"{path}[{place}]": row for place, row in enumerate(whole)}
+        yield from ((where, row_or_error(row, where)) for where, row in rows.items())
         return
-    for number, line in enumerate(all_lines, start=1):
-        if line.strip():
-            yield f"{path}:{number}", decode_row(line)
+    yield from line_rows(all_lines, path)
 
 
 def open_cases(
@@ -147,9 +147,9 @@ def open_cases(
 ) -> Iterator[Case | InputError]:
     """Read the cases of a file, or of all files of a folder, in any supported format.
 
-    `requests` is the input file of a batch, `fields` the setting `map`; `bare` cases need no candidates. How
-    the fields of a file in no known format were understood is told to `say`. Cases that state no domain get
-    one by a decision about the whole file.
+    `requests` is the input file of a batch, `fields` the setting `map`; `bare` cases need no candidates.
+    `say` is called with a line on how the fields of a file in no known format are read. Cases that state no
+    domain get one by a decision about the whole file.
     """
     if format_ not in (AUTO, *format_names()):
         choices = [AUTO, *format_names()]
@@ -175,13 +175,11 @@ def cases_of_table(
 ) -> Iterator[Case | InputError]:
     """Read the cases of the rows of a table, one row each, or one row for each candidate.
 
-    Rows of the same value of `group_by` are candidates of one case. `fields` and `say` are as in
-    `open_cases`; `warn` is told which columns are left out.
+    Rows with the same value of `group_by` are candidates of one case. `fields` and `say` are as in
+    `open_cases`; `warn` is called with the columns that are left out.
     """
-    stated = parse_map(fields)
-    reader = _Reader(
-        stated if group_by is None else {**stated, "id": group_by}, bare=False, say=say, warn=warn
-    )
+    paths = parse_map(fields)
+    reader = _Reader(paths if group_by is None else {**paths, "id": group_by}, bare=False, say=say, warn=warn)
     return reader.rows(enumerate(map(present, rows), start=1), "cases", grouped=group_by is not None)
 
 
@@ -364,9 +362,9 @@ class _Reader:
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         rows = value if isinstance(value, list) else [value]
-        known = self._format_of(rows[0]) if rows and isinstance(rows[0], dict) else "caps"
-        if known != "caps":
-            yield from format_named(known).read(whole.splitlines(keepends=True), path)
+        name = self._format_of(rows[0]) if rows and isinstance(rows[0], dict) else "caps"
+        if name != "caps":
+            yield from format_named(name).read(whole.splitlines(keepends=True), path)
             return
         yield from self.rows(((place, row_or_error(row)) for place, row in enumerate(rows, start=1)), path)
 
@@ -380,12 +378,6 @@ class _Reader:
             for place, line in enumerate(lines(path), 1)
         )
         yield from cases_in_rows(((place, row) for place, row in rows if row["problem"]), path, bare=True)
-
-
-def detect_format(first: bytes) -> str:
-    """Detect the format from the first line; the fallback is `caps`."""
-    row = decode_row(first)
-    return "caps" if isinstance(row, InputError) else _by_fields(row)
 
 
 def _by_fields(row: Row) -> str:
@@ -406,24 +398,21 @@ def _by_fields(row: Row) -> str:
 def count_cases(path: str, fields: str = "") -> int | None:
     """The number of cases of a file, if it is known without reading them."""
     if len(paths := split_paths(path)) > 1:
-        counts = [count_cases(one, fields) for one in paths]
-        return None if None in counts else sum(one or 0 for one in counts)
+        counts = [count_cases(part, fields) for part in paths]
+        return None if None in counts else sum(count or 0 for count in counts)
     if is_stream(path) or "://" in path or Path(path).is_dir() or is_zip(path) or is_table(path):
         return None
     if is_parquet(path):
         return count_rows(path)
     first, _ = peek_line(lines(path))
     row = decode_row(first)
-    if isinstance(row, InputError) or detect_format(first) != "caps":
+    if isinstance(row, InputError) or _by_fields(row) != "caps":
         return None
     try:
-        return count_lines(path) if _one_per_case(row, fields) else None
+        one_per_case = "candidates" in row or understand(row, parse_map(fields), bare=True).candidate is None
+        return count_lines(path) if one_per_case else None
     except InputError:
         return None
-
-
-def _one_per_case(row: Row, fields: str) -> bool:
-    return "candidates" in row or understand(row, parse_map(fields), bare=True).candidate is None
 
 
 def merge(sources: Iterable[Iterable[Case | InputError]]) -> Iterator[Case | InputError]:

@@ -12,8 +12,20 @@ from pathlib import Path
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
+from caps.datasets.fields import find
 from caps.datasets.logs import parse_choice, parse_problem, resolve_attachment
-from caps.datasets.reading import LIMITS, Limits, Row, decode, join_lines, objects, required, text_or_number
+from caps.datasets.reading import (
+    LIMITS,
+    Limits,
+    Row,
+    decode,
+    decode_row,
+    join_lines,
+    objects,
+    parsed_rows,
+    required,
+    text_or_number,
+)
 from caps.evidence.domains import guess_domain
 from caps.registry import DEFAULT_DOMAIN
 
@@ -59,7 +71,7 @@ def _members(path: str, limits: Limits) -> Iterator[tuple[str, Row | InputError]
                         yield where, unpacked
                     else:
                         total += len(unpacked)
-                        yield where, _sample(unpacked, where)
+                        yield where, decode_row(unpacked, where)
                     if total > limits.archive:
                         raise InputError(
                             f"{where}: the archive unpacks to more than {limits.archive:,} bytes"
@@ -120,23 +132,9 @@ def _unpack(
     return bytes(data)
 
 
-def _sample(data: bytes, where: str) -> Row | InputError:
-    try:
-        return required({"sample": decode(data)}, "sample", dict)  # type: ignore[no-any-return]
-    except InputError as error:
-        return InputError(f"{where}: {error}")
-
-
 def _cases(rows: Iterable[tuple[str, Row | InputError]], path: str) -> Iterator[Case | InputError]:
     samples: dict[str, Sample] = {}
-    for where, row in rows:
-        try:
-            if isinstance(row, InputError):
-                yield row
-            else:
-                _add_sample(row, samples)
-        except InputError as error:
-            yield InputError(f"{where}: {error}")
+    yield from parsed_rows(rows, lambda row: _add_sample(row, samples))
     if not samples:
         yield InputError(f"{path}: no sample has an output")
     for name, (problem, epochs, extra) in samples.items():
@@ -153,26 +151,21 @@ def _add_sample(row: Row, samples: dict[str, Sample]) -> None:
     attachments = attachments if isinstance(attachments, dict) else None
     output = row.get("output")
     if not isinstance(output, dict) or not output.get("choices"):
-        error = row.get("error")
-        message = error.get("message") if isinstance(error, dict) else None
-        raise InputError(
-            f"sample {name!r}, epoch {epoch}: has no output ({str(message or 'no error is recorded')[:200]})"
+        reason = str(find(row, "error.message") or "no error is recorded")[:200]
+        raise InputError(f"sample {name!r}, epoch {epoch}: has no output ({reason})")
+    candidates = _chosen_from(row, attachments)
+    if not candidates:
+        candidates = tuple(
+            parse_choice(choice, f"output.choices[{i}]", attachments)
+            for i, choice in enumerate(objects(output, "choices"))
         )
-    candidates = tuple(
-        parse_choice(choice, f"output.choices[{i}]", attachments)
-        for i, choice in enumerate(objects(output, "choices"))
-    )
-    chosen_from = _chosen_from(row, attachments)
-    run = None if chosen_from else _agent_run(row, attachments)
-    if run is not None:
-        candidates = (Candidate(run),)
-    if chosen_from:
-        candidates = chosen_from
-    elif len(candidates) == 1:
-        candidates = (_labelled(candidates[0], row.get("scores")),)
+        if (run := _agent_run(row, attachments)) is not None:
+            candidates = (Candidate(run),)
+        if len(candidates) == 1:
+            candidates = (_labelled(candidates[0], row.get("scores")),)
     problem = parse_problem(row.get("input"), "input", attachments)
-    known, epochs, _ = samples.setdefault(name, (problem, {}, _extra(row)))
-    if known != problem:
+    earlier, epochs, _ = samples.setdefault(name, (problem, {}, _extra(row)))
+    if earlier != problem:
         raise InputError(f"id: {name!r} has a different input in an earlier sample")
     if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch in epochs:
         raise InputError(f"epoch: {epoch!r:.40} of sample {name!r} must be an integer that occurs once")
@@ -181,17 +174,13 @@ def _add_sample(row: Row, samples: dict[str, Sample]) -> None:
 
 def _chosen_from(row: Row, attachments: Row | None) -> tuple[Candidate, ...]:
     """The candidates of the solver `caps/best_of_n`; only the chosen one has been scored."""
-    metadata = row.get("metadata")
-    noted = metadata.get("caps") if isinstance(metadata, dict) else None
-    texts, winner = (
-        (noted.get("candidates"), noted.get("winner")) if isinstance(noted, dict) else (None, None)
-    )
-    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+    texts, winner = find(row, "metadata.caps.candidates"), find(row, "metadata.caps.winner")
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         return ()
-    found = [Candidate(resolve_attachment(one, attachments)) for one in texts]
-    if isinstance(winner, int) and 0 <= winner < len(found):
-        found[winner] = _labelled(found[winner], row.get("scores"))
-    return tuple(found)
+    candidates = [Candidate(resolve_attachment(text, attachments)) for text in texts]
+    if isinstance(winner, int) and 0 <= winner < len(candidates):
+        candidates[winner] = _labelled(candidates[winner], row.get("scores"))
+    return tuple(candidates)
 
 
 def _agent_run(row: Row, attachments: Row | None) -> str | None:

@@ -13,11 +13,13 @@ from caps.datasets.reading import (
     Row,
     as_object,
     decode,
-    decode_row,
     drop_empty,
     join_lines,
     kind_of,
+    line_rows,
+    parsed_rows,
     required,
+    row_or_error,
     text_or_number,
     texts,
 )
@@ -40,16 +42,16 @@ def read_results(lines: Iterable[bytes], path: str, limits: Limits = LIMITS) -> 
             f"{path}: not a list of LiveCodeBench results; a case file has one JSON object per line"
         )
     seen: set[str] = set()
-    for i, row in enumerate(rows):
-        try:
-            case = _lcb_case(as_object(row))
-            if case.id in seen:
-                raise InputError(f"question_id: {case.id!r} occurs earlier; ids must be unique")
-        except InputError as error:
-            yield InputError(f"{path}[{i}]: {error}")
-            continue
+
+    def parse(row: Row) -> Case:
+        case = _lcb_case(row)
+        if case.id in seen:
+            raise InputError(f"question_id: {case.id!r} occurs earlier; ids must be unique")
         seen.add(case.id)
-        yield case
+        return case
+
+    places = [f"{path}[{i}]" for i in range(len(rows))]
+    yield from parsed_rows(zip(places, map(row_or_error, rows, places), strict=True), parse)
 
 
 def _lcb_case(row: Row) -> Case:
@@ -163,23 +165,18 @@ _CORRECTNESS_METRICS = ("exact_match", "acc", "math_verify", "pass@1")
 
 def read_samples(lines: Iterable[bytes], path: str) -> Iterator[Case | InputError]:
     """Read the cases of lm-evaluation-harness samples; lines of one document, one per filter, are a case."""
-    seen: dict[str, object] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        row = decode_row(line, f"{path}:{number}")
-        if isinstance(row, InputError):
-            yield row
-            continue
-        try:
-            name = text_or_number(row, "doc_id")
-            if name in seen and seen[name] == row.get("filter"):
-                raise InputError(f"doc_id: {name!r} is on an earlier line; ids must be unique")
-            if name not in seen:
-                seen[name] = row.get("filter")
-                yield _lm_eval_case(row, name)
-        except InputError as error:
-            yield InputError(f"{path}:{number}: {error}")
+    filters: dict[str, object] = {}  # of the first line of each document
+
+    def parse(row: Row) -> Case | None:
+        name = text_or_number(row, "doc_id")
+        if name in filters and filters[name] == row.get("filter"):
+            raise InputError(f"doc_id: {name!r} is on an earlier line; ids must be unique")
+        if name in filters:
+            return None
+        filters[name] = row.get("filter")
+        return _lm_eval_case(row, name)
+
+    return parsed_rows(line_rows(lines, path), parse)
 
 
 def _lm_eval_case(row: Row, name: str) -> Case:
@@ -210,10 +207,10 @@ def _candidates(row: Row) -> tuple[Candidate, ...]:
         responses = responses[0]
     if not responses:
         raise InputError("resps: is empty; at least one is needed")
-    for one in responses:
-        if not isinstance(one, str):
+    for response in responses:
+        if not isinstance(response, str):
             raise InputError(
-                f"resps: {kind_of(one)} is not generated text; multiple-choice tasks are not supported"
+                f"resps: {kind_of(response)} is not generated text; multiple-choice tasks are not supported"
             )
     filtered = row.get("filtered_resps")
     while isinstance(filtered, list) and len(filtered) == 1 and isinstance(filtered[0], list):
@@ -233,8 +230,8 @@ def _candidates(row: Row) -> tuple[Candidate, ...]:
 
 def _correct(row: Row) -> bool | None:
     """Whether a single response is correct, by the first known metric."""
-    found = next((row[name] for name in _CORRECTNESS_METRICS if name in row), None)
-    return bool(found) if found in (0, 1) else None
+    value = next((row[name] for name in _CORRECTNESS_METRICS if name in row), None)
+    return bool(value) if value in (0, 1) else None
 
 
 def _answer(target: object) -> str | None:
@@ -284,20 +281,17 @@ def read_batch(lines: Iterable[bytes], path: str, requests: str | None = None) -
 
 
 def _collect_lines(lines: Iterable[bytes], path: str, contents: _BatchContents) -> Iterator[InputError]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        row = decode_row(line, f"{path}:{number}")
+    for where, row in line_rows(lines, path):
         try:
             if isinstance(row, InputError):
                 yield row
             elif "response" in row or "error" in row:
-                yield from _collect_reply(row, f"{path}:{number}", contents)
+                yield from _collect_reply(row, where, contents)
             else:
                 name = required(row, "custom_id", str)
                 contents.problems.setdefault(name, _batch_problem(required(row, "body", dict)))
         except InputError as error:
-            yield InputError(f"{path}:{number}: {error}")
+            yield InputError(f"{where}: {error}")
 
 
 def _collect_reply(row: Row, where: str, contents: _BatchContents) -> Iterator[InputError]:
@@ -345,8 +339,8 @@ def _response(items: list[object]) -> Candidate:
 
 
 def _batch_problem(body: Row) -> Problem:
-    name = next((one for one in ("messages", "prompt", "input") if one in body), "messages")
-    return parse_problem(body.get(name), f"body.{name}")
+    field = next((name for name in ("messages", "prompt", "input") if name in body), "messages")
+    return parse_problem(body.get(field), f"body.{field}")
 
 
 def _group_requests(contents: _BatchContents) -> Iterator[tuple[str, list[str]]]:

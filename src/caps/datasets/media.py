@@ -57,8 +57,8 @@ def part_of(part: Any, where: str, folder: Path | None = None) -> str | Media:
     if kind == "text" and isinstance(part.get("text"), str):
         return str(part["text"])
     if kind == "image_url":
-        given = part.get("image_url")
-        row = {"url": given} if isinstance(given, str) else given
+        value = part.get("image_url")
+        row = {"url": value} if isinstance(value, str) else value
         return _media("image", row, "url", f"{where}.image_url", folder)
     if kind == "file":
         return _media("file", part.get("file"), "file_data", f"{where}.file", folder)
@@ -71,11 +71,11 @@ def content_of(text: str, media: Sequence[Media]) -> str | list[dict[str, Any]]:
         return text
     parts: list[dict[str, Any]] = []
     start = 0
-    for one in media:
-        before = text[start : one.at - len(one.label)].removesuffix("\n")
+    for medium in media:
+        before = text[start : medium.at - len(medium.label)].removesuffix("\n")
         parts += [{"type": "text", "text": before}] if before else []
-        parts.append(one.part())
-        start = one.at + 1
+        parts.append(medium.part())
+        start = medium.at + 1
     return [*parts, {"type": "text", "text": text[start:]}] if text[start:] else parts
 
 
@@ -102,7 +102,7 @@ def _check_data(encoded: str, mime: str, kind: str, where: str) -> None:
     try:
         base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
-        raise InputError(f"{where}: the data address holds no base64") from None
+        raise InputError(f"{where}: the data of the address is not base64") from None
 
 
 def _check_size(size: int, where: str) -> None:
@@ -118,16 +118,16 @@ def _read_local(path: str, kind: str, where: str, folder: Path | None) -> str:
             "reads; give a data: or https: address"
         )
     try:
-        found = (folder / path).resolve()
-        inside = found.is_relative_to(folder.resolve())
+        target = (folder / path).resolve()
+        inside = target.is_relative_to(folder.resolve())
     except (OSError, ValueError, RuntimeError):
-        found, inside = Path(path), False
+        target, inside = Path(path), False
     if not inside:
         raise InputError(f"{where}: {path[:80]!r}: must be in the folder of the case file, or below it")
-    if not found.is_file():
+    if not target.is_file():
         raise InputError(f"{where}: {path[:80]!r}: no such file in {folder}")
-    _check_size(found.stat().st_size, where)
-    data = read_file(found, most=MOST_BYTES)
+    _check_size(target.stat().st_size, where)
+    data = read_file(target, most=MOST_BYTES)
     webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
     mime = "image/webp" if webp else next((mime for magic, mime in _MAGIC if data.startswith(magic)), "")
     if mime not in _TYPES[kind]:

@@ -72,7 +72,7 @@ class Dataset:
         """Read the problems of a file or folder; a `window` accepts any count above 0."""
         seen: set[str] = set()
         days: list[date] = []
-        found = number = bad = 0
+        count = number = bad = 0
         for where, row in _rows(self._files(path)):
             number += 1
             if number == 1 and not isinstance(row, InputError):
@@ -80,17 +80,17 @@ class Dataset:
             case = self._read_row(row, number, where, window or self.window, days)
             if case is None:
                 continue
-            found += 1
+            count += 1
             if isinstance(case, Case) and case.id in seen:
                 case = InputError(f"{where}: id: {case.id!r} is on an earlier row; ids must be unique")
             if isinstance(case, Case):
                 seen.add(case.id)
             bad += isinstance(case, InputError)
             yield case
-        if bad > found / 2:
-            raise InputError(f"{path}: not {self.name}: {bad} of {found} rows cannot be read")
-        if not any_count and (found != self.expected if window is None else not found):
-            raise InputError(self._count_error(path, found, number, days, window or self.window))
+        if bad > count / 2:
+            raise InputError(f"{path}: not {self.name}: {bad} of {count} rows cannot be read")
+        if not any_count and (count != self.expected if window is None else not count):
+            raise InputError(self._count_error(path, count, number, days, window or self.window))
 
     def _read_row(
         self, row: Row | InputError, number: int, where: str, window: Window, days: list[date]
@@ -130,18 +130,18 @@ class Dataset:
                     f"{path}: {missing[0]} is missing; {self.name} consists of {', '.join(self.files)}"
                 )
             return [str(folder / name) for name in self.files]
-        found = sorted(str(one) for one in folder.iterdir() if one.name.endswith(SUFFIXES))
-        if not found:
+        files = sorted(str(one) for one in folder.iterdir() if one.name.endswith(SUFFIXES))
+        if not files:
             raise InputError(f"{path}: no file of {self.name} found ({', '.join(SUFFIXES)})")
-        return found
+        return files
 
-    def _count_error(self, path: str, found: int, rows: int, days: list[date], window: Window) -> str:
+    def _count_error(self, path: str, count: int, rows: int, days: list[date], window: Window) -> str:
         dates = f", dates {days[0]} to {days[-1]}" if days else ""
         within = "" if window == ANY_DATE else f" from {window}"
         wanted = f"{self.expected} are expected" if window == self.window else "at least one is expected"
         hint = f"{self.hint}; " if self.hint else ""
         return (
-            f"{path}: {found} problems of {self.name}{within} among {rows} rows{dates}; {wanted}: another "
+            f"{path}: {count} problems of {self.name}{within} among {rows} rows{dates}; {wanted}: another "
             f"version, another split or a part of it? {hint}--any-count accepts any number"
         )
 
@@ -195,17 +195,17 @@ def fetch(
     paths = []
     for url in urls:
         path = folder / Path(urlsplit(url).path).name
-        known = record.get(path.name, {}).get("sha256")
-        if not path.is_file() or known is None or digest(path) != known:
+        recorded = record.get(path.name, {}).get("sha256")
+        if not path.is_file() or recorded is None or digest(path) != recorded:
             address = _mirror_url(url, mirror)
-            found = _download(address, path, max_bytes)
-            if known not in (None, found):
+            fetched = _download(address, path, max_bytes)
+            if recorded not in (None, fetched):
                 path.unlink()
                 raise InputError(
-                    f"{address}: has changed: its digest is {found[:16]}…, the recorded one {known[:16]}…; "
-                    f"remove {folder / RECORD} to accept the new one"
+                    f"{address}: has changed: its digest is {fetched[:16]}…, the recorded one is "
+                    f"{recorded[:16]}…; remove {folder / RECORD} to accept the new one"
                 )
-            record[path.name] = {"url": address, "sha256": found, "bytes": path.stat().st_size}
+            record[path.name] = {"url": address, "sha256": fetched, "bytes": path.stat().st_size}
             write_file(folder / RECORD, msgspec.json.format(msgspec.json.encode(record)))
         paths.append(path)
     return paths
@@ -239,7 +239,7 @@ def _download(url: str, path: Path, max_bytes: int) -> str:
     partial = path.with_name(f"{path.name}.{token_hex(6)}.partial")  # two processes may fetch the same file
     try:
         with urlopen(Request(url), timeout=TIMEOUT) as reply, partial.open("wb") as file:  # noqa: S310
-            found = _copy(reply, file, url, max_bytes)
+            digest = _copy(reply, file, url, max_bytes)
             expected = reply.headers.get("Content-Length")
             if expected is not None and int(expected) != file.tell():
                 raise InputError(f"{url}: ended after {file.tell():,} of {int(expected):,} bytes")
@@ -250,7 +250,7 @@ def _download(url: str, path: Path, max_bytes: int) -> str:
         raise InputError(_fetch_error(url, str(getattr(error, "reason", error)))) from None
     else:
         partial.replace(path)
-        return found
+        return digest
     finally:
         partial.unlink(missing_ok=True)
 

@@ -14,12 +14,12 @@ import subprocess
 import sys
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ from caps.datasets.arrow import arrow_errors
 from caps.files import BOM, decode_json, is_stream, open_input
 from caps.workers.child_python import isolated
 
+T = TypeVar("T")
 _MIB = 1 << 20
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
@@ -353,6 +354,31 @@ def row_or_error(value: object, where: str = "") -> Row | InputError:
         return as_object(value, f"{where}: " if where else "")
     except InputError as error:
         return error
+
+
+def line_rows(source: Iterable[bytes], path: str) -> Iterator[tuple[str, Row | InputError]]:
+    """The object on each line that is not blank, with its location; a line that has none is an error."""
+    for number, line in enumerate(source, start=1):
+        if line.strip():
+            where = f"{path}:{number}"
+            yield where, decode_row(line, where)
+
+
+def parsed_rows(
+    rows: Iterable[tuple[str, Row | InputError]], parse: Callable[[Row], T | None]
+) -> Iterator[T | InputError]:
+    """What `parse` makes of each row, unless that is None; an error names the location of its row."""
+    for where, row in rows:
+        if isinstance(row, InputError):
+            yield row
+            continue
+        try:
+            item = parse(row)
+        except InputError as error:
+            yield InputError(f"{where}: {error}")
+        else:
+            if item is not None:
+                yield item
 
 
 def _read_list(source: Iterable[bytes], path: str, limits: Limits) -> Iterator[tuple[int, object]]:

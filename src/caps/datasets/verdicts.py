@@ -18,7 +18,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.text import printable_json
 from caps.core.types import Ask, Group, Level, Pairing, Pick, Rating, Solo, Usage, Verdict, verdict_of
-from caps.datasets.reading import Row, decode_row, lines, peek_line, text_or_number
+from caps.datasets.reading import Row, decode_row, line_rows, lines, peek_line, text_or_number
 
 MAX_ANSWERS = 5_000_000  # per file: they are held in memory
 MAX_NAME_LENGTH = 500  # characters of a judge or a case
@@ -129,11 +129,7 @@ def read_recorded(path: str) -> Iterator[tuple[str, Recorded | InputError]]:
     first, source = peek_line(lines(path))
     if not first:
         raise InputError(f"{path}: the file is empty; recorded verdicts have one JSON object per line")
-    for number, line in enumerate(source, start=1):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        row = decode_row(line, where)
+    for where, row in line_rows(source, path):
         try:
             yield where, row if isinstance(row, InputError) else parse_recorded(row, Place(where))
         except InputError as error:

@@ -205,7 +205,9 @@ class ResultReader:
             self._notices.warn(f"{name}: {plural(problems - SHOWN_PROBLEMS, 'more problem')}")
         strangers = {key for key in strangers if key not in expected}
         if unknown := len(strangers - self._requests.journal.stamps(strangers).keys()):
-            self._notices.warn(f"{name}: custom_id: {plural(unknown, 'result')} of no request of this run")
+            self._notices.warn(
+                f"{name}: custom_id: {plural(unknown, 'result')} for requests that this run did not send"
+            )
 
     def _read_line(self, line: bytes, batch: str | None, strangers: set[str]) -> str | None:
         """Read a line; what is wrong with it, if anything is."""
@@ -228,7 +230,7 @@ class ResultReader:
     def _fail(self, key: str, batch: str | None, fault: Fault) -> str | None:
         failures, cause = self._requests.failures, fault.error.cause
         if batch is None:
-            return f"{cause}: name the file like its request file to have the request asked again"
+            return f"{cause}: name the file like its request file to send the request again"
         if not failures.add(key, batch, fault):
             return None
         self.renamed = self.renamed or fault.renamed

@@ -58,21 +58,21 @@ def best_of_n(
     if isinstance(n, bool) or n < 1:
         raise ValueError(f"n = {n!r}: must be a whole number of at least 1")
     inner = solver or generate()
-    given: SelectOptions = {"explain": True}
+    options: SelectOptions = {"explain": True}
     if strategy is not None:
-        given["strategy"] = strategy
+        options["strategy"] = strategy
     if journal is not None:
-        given["journal"] = journal
+        options["journal"] = journal
     if settings is not None:
-        given["settings"] = settings
+        options["settings"] = settings
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001
         states = await fork(state, [inner] * n)
         texts = [one.output.completion for one in states]
         model = judge_of(judge)
-        own: SelectOptions = {**given, "model": model}
+        all_options: SelectOptions = {**options, "model": model}
         with reported(SelectionError, model):
-            chosen = await select(_case(state, texts, domain), **own)
+            chosen = await select(_case(state, texts, domain), **all_options)
         winner = states[chosen.winner or 0]
         state.messages, state.output, state.completed = winner.messages, winner.output, winner.completed
         for name, value in winner.store.items():
@@ -102,9 +102,9 @@ def probability() -> Scorer:
     """The probability that the choice of `best_of_n` is right, as estimated: compare it with the accuracy."""
 
     async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001
-        known = state.metadata.get(METADATA, {})
-        value = known.get("probability")
-        why = "; ".join(f"{one['what']} {one['change']:+.2f}" for one in known.get("explanation", ()))
+        earlier = state.metadata.get(METADATA, {})
+        value = earlier.get("probability")
+        why = "; ".join(f"{one['what']} {one['change']:+.2f}" for one in earlier.get("explanation", ()))
         if value is None:
             return Score.unscored(explanation="no choice of caps/best_of_n with a probability")
         return Score(value=value, answer=state.output.completion, explanation=why)
@@ -139,8 +139,8 @@ def _case(state: TaskState, texts: list[str], domain: str | None) -> dict[str, A
     problem: Any = state.input
     if not isinstance(problem, str):
         problem = [{"role": one.role, "content": one.text} for one in problem]
-    stated = {} if domain is None else {"domain": domain}
-    return {"id": str(state.sample_id), "problem": problem, "candidates": texts, **stated}
+    domain_field = {} if domain is None else {"domain": domain}
+    return {"id": str(state.sample_id), "problem": problem, "candidates": texts, **domain_field}
 
 
 def _messages(request: Request) -> list[ChatMessage]:

@@ -51,8 +51,8 @@ class BestOfN(Filter):
 
     def apply(self, resps: Iterable[Iterable[str]], docs: list[dict[str, Any]]) -> list[list[str]]:
         """The chosen response of each document, in a list of one."""
-        found = [list(one) for one in resps]
-        cases = [self._case(n, texts, docs[n]) for n, texts in enumerate(found)]
+        responses = [list(one) for one in resps]
+        cases = [self._case(n, texts, docs[n]) for n, texts in enumerate(responses)]
         try:
             chosen = select_many_sync(cases, **self._options)
         except CapsError as error:
@@ -71,8 +71,8 @@ class BestOfN(Filter):
         elif self._question in doc:
             problem = str(doc[self._question])
         else:
-            known = ", ".join(map(repr, doc))
-            raise ValueError(f"question: the document has no field {self._question!r}; it has {known}")
+            fields = ", ".join(map(repr, doc))
+            raise ValueError(f"question: the document has no field {self._question!r}; it has {fields}")
         return {"id": str(number), "problem": problem, "candidates": texts}
 
     def _note(self, chosen: list[Selected]) -> None:

@@ -341,13 +341,13 @@ class GatheredRewards:
 
     def _judge(self, group: "list[_Waiting]") -> None:
         try:
-            values = self._reward([one.prompt for one in group], [one.completion for one in group])
+            values = self._reward([item.prompt for item in group], [item.completion for item in group])
         except Exception as error:
-            for one in group:
-                one.future.set_exception(error)
+            for item in group:
+                item.future.set_exception(error)
             return
-        for one, value in zip(group, values, strict=True):
-            one.future.set_result(value)
+        for item, value in zip(group, values, strict=True):
+            item.future.set_result(value)
 
 
 class _Waiting(NamedTuple):

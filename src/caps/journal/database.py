@@ -19,23 +19,25 @@ from caps.core.errors import JournalError
 
 # The sqlite3 of Debian is built without the extension that .recover needs.
 _DAMAGED = (
-    "is damaged and left as it is: name another file; to save what can be read, run  "
-    "sqlite3 OLD .recover | sqlite3 NEW  (with the sqlite3 of sqlite.org: that of some systems cannot)"
+    "is damaged and was not changed: name another file; to save what can be read, run  "
+    "sqlite3 OLD .recover | sqlite3 NEW  (with the program from sqlite.org: some systems' own one cannot)"
 )
+_UNWRITABLE = "cannot be written: make the file and its folder writable, or name another file"
+_LOCKED = "has been locked by another process for too long: end that process, or name another file"
 # Prefixes of SQLite's error names, so that extended codes (`READONLY_DIRECTORY`) are covered.
 _MESSAGES = (
-    ("SQLITE_READONLY", "cannot be written: make the file and its folder writable, or name another file"),
-    ("SQLITE_PERM", "cannot be written: make the file and its folder writable, or name another file"),
-    ("SQLITE_AUTH", "cannot be written: make the file and its folder writable, or name another file"),
+    ("SQLITE_READONLY", _UNWRITABLE),
+    ("SQLITE_PERM", _UNWRITABLE),
+    ("SQLITE_AUTH", _UNWRITABLE),
     ("SQLITE_CANTOPEN", "cannot be opened: its folder must exist and be writable; or name another file"),
     ("FOLDER", "cannot be opened, nor can its folder be created: name another file with --journal"),
     ("SQLITE_FULL", "has no space left on its disk: free some, then run again; what was stored is safe"),
     ("SQLITE_IOERR", "is on a failing or full disk: repair that, then run again; what was stored is safe"),
-    ("SQLITE_NOTADB", "is not a journal (not an SQLite file): it is left as it is; name another file"),
+    ("SQLITE_NOTADB", "is not a journal (not an SQLite file) and was not changed: name another file"),
     ("SQLITE_CORRUPT", _DAMAGED),
-    ("SQLITE_BUSY", "is held by another process for too long: end that one, or name another file"),
-    ("SQLITE_LOCKED", "is held by another process for too long: end that one, or name another file"),
-    ("SQLITE_PROTOCOL", "is held by another process for too long: end that one, or name another file"),
+    ("SQLITE_BUSY", _LOCKED),
+    ("SQLITE_LOCKED", _LOCKED),
+    ("SQLITE_PROTOCOL", _LOCKED),
 )
 
 
@@ -170,9 +172,9 @@ def examine(connection: sqlite3.Connection, path: Path, *, checked: int = MAX_CH
     """Reject a file that is foreign, of another version or damaged; changes nothing."""
     inspect(connection, path)
     if path.stat().st_size <= checked:
-        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise damage_error(path, " ".join(found.split()))
+        (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if result != "ok":
+            raise damage_error(path, " ".join(result.split()))
 
 
 def prepare(

@@ -276,8 +276,8 @@ def _empty_log(connection: sqlite3.Connection, path: Path) -> None:
     (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise JournalError(
-            f"journal {str(path)!r} is held by another process for too long: what was removed is "
-            "not served any more, but its bytes remain; end that process, then run the same command again"
+            f"journal {str(path)!r} has been locked by another process for too long: what was removed is "
+            "no longer served, but its bytes remain; end that process, then run the same command again"
         )
 
 

@@ -81,14 +81,14 @@ def adaptive_text(adapted: Adapted[Any], line: Line) -> list[str]:
             f"stopped after {plural(last.samples, 'sample')}, {percent(last.probability)} % sure"
             + (f": the {adapted.stopped} ended" if adapted.stopped else "")
         )
-    for one in line["generators"]:
-        if one["samples"]:
-            about = "about " if one["tokens"]["estimated"] else ""
-            cost = "" if one["usd"] is None else f", ${one['usd']:.4f}"
-            cancelled = f", {one['cancelled']} cancelled" if one["cancelled"] else ""
+    for generator in line["generators"]:
+        if generator["samples"]:
+            about = "about " if generator["tokens"]["estimated"] else ""
+            cost = "" if generator["usd"] is None else f", ${generator['usd']:.4f}"
+            cancelled = f", {generator['cancelled']} cancelled" if generator["cancelled"] else ""
             lines.append(
-                f"{one['model']}: {plural(one['samples'], 'sample')}{cancelled}, {about}"
-                f"{number(one['tokens']['output'], 0)} tokens written{cost}"
+                f"{generator['model']}: {plural(generator['samples'], 'sample')}{cancelled}, {about}"
+                f"{number(generator['tokens']['output'], 0)} tokens written{cost}"
             )
     fixed = line["fixed_16"]
     if fixed is not None:

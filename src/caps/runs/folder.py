@@ -6,7 +6,7 @@ the run. `judge.json` holds the judge profile if the run was calibrated.
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -30,7 +30,7 @@ from caps.files import (
     write_file,
 )
 from caps.runs.result_lines import Line, answer_of, ask_of, json_lines, ruling_lines, unanswered_in
-from caps.runs.run_file import RunFile, new_run_file, read_regular_file, read_run_file
+from caps.runs.run_file import RunFile, new_run_file, read_regular_file, read_run_file, run_in
 from caps.runs.shards import Shard, missing_shards, shard_folders, sum_summaries
 from caps.session.resolve import Resolved
 
@@ -60,8 +60,10 @@ class RunFolder:
             if force and run_difference(path, self._file):
                 (path / "judge.json").unlink(missing_ok=True)  # it belongs to the run that is overwritten
             self._file.write(path)
-            self._selections = self._open("selections.jsonl")
-            self._rulings = self._open("rulings.jsonl")
+            self._selections = append_file(path / "selections.jsonl", empty=True)
+            self._files.append(self._selections)
+            self._rulings = append_file(path / "rulings.jsonl", empty=True)
+            self._files.append(self._rulings)
             on_failure.pop_all()
 
     def __enter__(self) -> "RunFolder":
@@ -90,11 +92,6 @@ class RunFolder:
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write `run.json` again, with the summary."""
         replace(self._file, summary=dict(summary)).write(self._path)
-
-    def _open(self, name: str) -> IO[bytes]:
-        file = append_file(self._path / name, empty=True)
-        self._files.append(file)
-        return file
 
 
 def claim_single_run(path: Path, resolved: Resolved, *, force: bool) -> None:
@@ -184,37 +181,24 @@ NO_RUN = "run"  # the difference if the folder holds no run
 
 def run_difference(path: Path, file: RunFile) -> str:
     """Name the first difference between the run in a folder and this one; empty if they are the same run."""
-    try:
-        before = read_run_file(path)
-    except (OSError, InputError):
+    before = run_in(path)
+    if before is None:
         return NO_RUN
     if different := file.difference(before):
         return different
     if before.shard != file.shard:
         return "shard"
-    if not _extends_limit(before.limit, file.limit):
+    if file.limit is not None and (before.limit is None or file.limit < before.limit):
         return "limit"
     return "" if _extends_cases(before, file.cases) else "cases"
-
-
-def known_cases(path: Path) -> list[str]:
-    """Return the source of the cases of the run in a folder, if there is a run."""
-    with suppress(OSError, InputError):
-        return [read_run_file(path).cases]
-    return []
-
-
-def _extends_limit(before: int | None, now: int | None) -> bool:
-    """Whether the earlier run's cases are among those of this one."""
-    return now is None or (before is not None and now >= before)
 
 
 def fingerprint(cases: str) -> dict[str, Any] | None:
     """Return size and digest of a file of cases, or of several; None for a stream."""
     if len(paths := split_paths(cases)) > 1:
-        found = [one for path in paths if (one := fingerprint(path)) is not None]
-        digest = sha256("".join(one["sha256"] for one in found).encode()).hexdigest()
-        return {"bytes": sum(one["bytes"] for one in found), "sha256": digest}
+        parts = [part for path in paths if (part := fingerprint(path)) is not None]
+        digest = sha256("".join(part["sha256"] for part in parts).encode()).hexdigest()
+        return {"bytes": sum(part["bytes"] for part in parts), "sha256": digest}
     path = Path(cases)
     if cases == "-" or not path.is_file():
         return None
@@ -282,15 +266,23 @@ def read_run(path: Path) -> RunRecord:
     """
     shards = shard_folders(path)
     try:
-        return _join_shards(path, shards) if shards else _read_run(path)
-    except OSError as error:
-        raise InputError(
-            f"{error.filename}: {error.strerror}; expected a run folder written with --out"
-        ) from None
+        with _as_run_folder():
+            return _join_shards(path, shards) if shards else _read_run(path)
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path}: not a run folder, or a damaged one ({error!r})") from None
+
+
+@contextmanager
+def _as_run_folder() -> Iterator[None]:
+    """Report a file that cannot be read as one that a run folder should have."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{error.filename}: {error.strerror}; expected a run folder written with --out"
+        ) from None
 
 
 def _read_run(path: Path) -> RunRecord:
@@ -349,12 +341,8 @@ def read_rulings(path: Path) -> list[Line]:
         places = {name: place for place, name in enumerate(read_run(path).selections)}
         rulings = [line for folder in shards.values() for line in read_rulings(folder)]
         return sorted(rulings, key=lambda line: places.get(line.get("case", ""), len(places)))
-    try:
+    with _as_run_folder():
         return _read_lines(path / "rulings.jsonl")
-    except OSError as error:
-        raise InputError(
-            f"{error.filename}: {error.strerror}; expected a run folder written with --out"
-        ) from None
 
 
 def recorded_answers(path: Path, judge: str, texts: Mapping[str, Case]) -> Iterator[Recorded]:

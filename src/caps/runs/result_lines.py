@@ -39,19 +39,19 @@ Line = dict[str, Any]
 def findings_line(prepared: PreparedCase) -> Line:
     """Count the public examples that each candidate passes, and the inputs that separate candidates."""
     findings = [one.found for one in prepared.case.candidates]
-    known = [one for one in findings if one is not None]
+    present = [one for one in findings if one is not None]
     line: Line = {}
-    if any(one.passed is not None for one in known):
+    if any(one.passed is not None for one in present):
         line["tests_passed"] = [None if one is None else one.passed for one in findings]
-        line["examples"] = max(one.examples for one in known)
-    if any(one.survived for one in known):
-        line["separating_inputs"] = max(one.survived.inputs for one in known if one.survived)
+        line["examples"] = max(one.examples for one in present)
+    if any(one.survived for one in present):
+        line["separating_inputs"] = max(one.survived.inputs for one in present if one.survived)
         line["agreed"] = [one.survived.agreed if one and one.survived else None for one in findings]
-    if any(one.note for one in known):
+    if any(one.note for one in present):
         notes: dict[str, list[int]] = {}  # each note once, with its candidates
-        for place, found in enumerate(findings):
-            if found is not None and found.note:
-                notes.setdefault(found.note, []).append(place)
+        for place, finding in enumerate(findings):
+            if finding is not None and finding.note:
+                notes.setdefault(finding.note, []).append(place)
         line["notes"] = notes
     return line
 
@@ -248,9 +248,9 @@ def _by_candidate(asked: Sequence[AskRuling], place: int, count: int) -> list[fl
 
 def explanation_line(outcome: Outcome) -> Line:
     """Return what moved the probability of the choice, if the strategy explains itself."""
-    found = () if outcome.contest is None else outcome.contest.explain()
+    changes = () if outcome.contest is None else outcome.contest.explain()
     rows = [
-        {"what": one.what, "change": round(one.change, 4), "to": round(one.probability, 4)} for one in found
+        {"what": one.what, "change": round(one.change, 4), "to": round(one.probability, 4)} for one in changes
     ]
     return {"explanation": rows} if rows else {}
 
@@ -360,7 +360,7 @@ def ask_of(line: Line) -> Ask:
     level, draw = Level(int(line["level"][1:])), line["draw"]
     if "pair" in line:
         a = line["a"]
-        (b,) = [one for one in line["pair"] if one != a]
+        (b,) = [place for place in line["pair"] if place != a]
         return Pairing(a, b, level, draw, line["dialect"])
     shown = tuple(line["shown"])
     return Group(shown, level, draw) if line["group"] else Solo(shown[0], level, draw)

@@ -56,7 +56,7 @@ class RunFile:
         row = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "config"}
         config = self.config.to_dict()
         for name in ("base_url", "judge_base_url"):
-            config[name] = [shown_address(one) for one in config[name]]
+            config[name] = list(map(shown_address, config[name]))
         config["extra"] = recorded_extra(config["extra"])
         config["judges"] = list(map(_recorded_table, config["judges"]))
         config["generator"] = [_without_secrets(table) for table in config["generator"]]
@@ -65,8 +65,8 @@ class RunFile:
     @classmethod
     def from_row(cls, row: Mapping[str, Any], *, where: str) -> "RunFile":
         """Read what `to_row` wrote."""
-        known = {name: row[name] for name in cls.__dataclass_fields__ if name in row and name != "config"}
-        return cls(config=RunConfig.from_dict(row["config"], where=f"{where}: config"), **known)
+        others = {name: row[name] for name in cls.__dataclass_fields__ if name in row and name != "config"}
+        return cls(config=RunConfig.from_dict(row["config"], where=f"{where}: config"), **others)
 
     def read_cases(self, path: str | None = None) -> Iterator[Case | InputError]:
         """Read the cases of the run, as it read them; `path` is where they are now."""
@@ -118,7 +118,7 @@ def _without_secrets(table: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(address, str):
         return {**table, "base_url": shown_address(address)}
     if isinstance(address, list):
-        return {**table, "base_url": [shown_address(str(one)) for one in address]}
+        return {**table, "base_url": [shown_address(str(part)) for part in address]}
     return dict(table)
 
 
@@ -170,14 +170,18 @@ def new_run_file(
     )
 
 
-def started_in(folder: Path | None, *, force: bool = False) -> float | None:
-    """When the run in a folder began, if there is one that goes on."""
-    if folder is None or force:
-        return None
+def run_in(folder: Path) -> RunFile | None:
+    """The run file of a folder; None if there is none, or a damaged one, which is reported later."""
     try:
-        return read_run_file(folder).started
+        return read_run_file(folder)
     except (OSError, InputError):
-        return None  # no run, or a damaged one, which is reported when it is written to
+        return None
+
+
+def started_in(folder: Path | None, *, force: bool) -> float | None:
+    """When the run in a folder began, if there is one that goes on."""
+    before = None if folder is None or force else run_in(folder)
+    return None if before is None else before.started
 
 
 def read_run_file(folder: Path) -> RunFile:

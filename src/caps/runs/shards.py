@@ -74,9 +74,9 @@ def shard_folders(path: Path) -> dict[Shard, Path]:
 
 def missing_shards(shards: Iterable[Shard]) -> str:
     """Name the shards of a run that are missing; empty if none is."""
-    found = set(shards)
-    count = max(shard.count for shard in found)
-    absent = [number for number in range(1, count + 1) if Shard(number, count) not in found]
+    present = set(shards)
+    count = max(shard.count for shard in present)
+    absent = [number for number in range(1, count + 1) if Shard(number, count) not in present]
     names = ", ".join(map(str, absent[:MOST_NAMED])) + (", …" if len(absent) > MOST_NAMED else "")
     return f"{plural(len(absent), 'shard')} of {count} missing: {names}" if absent else ""
 

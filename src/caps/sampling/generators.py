@@ -56,8 +56,8 @@ class GeneratorTable(Table, frozen=True):
     @property
     def addresses(self) -> tuple[str, ...]:
         """The addresses of its servers; empty if they are those of the run."""
-        given = [self.base_url] if isinstance(self.base_url, str) else self.base_url
-        return tuple(one for one in given if one)
+        addresses = [self.base_url] if isinstance(self.base_url, str) else self.base_url
+        return tuple(one for one in addresses if one)
 
     @property
     def price(self) -> Price | None:
@@ -82,17 +82,17 @@ def read_sources(
 
     They get the key of the run only at the address of the run.
     """
-    found = []
+    sources = []
     for place, table in enumerate(read_generators(config.generator)):
-        own = join_addresses(table.addresses)
+        address = join_addresses(table.addresses)
         key = (keys.generators[place] if place < len(keys.generators) else None) or (
-            None if own else keys.api_key
+            None if address else keys.api_key
         )
-        where = connector.find(table.model, own or join_addresses(config.base_url), key)
+        where = connector.find(table.model, address or join_addresses(config.base_url), key)
         name = resolve_preset(table.preset if table.preset != "default" else config.preset, table.model)
         price = table.price or Price.stated(config) or listed_price(where.model, where.base_url)
-        found.append(GeneratorSource(where, make_preset(name, changes), price, table.quality))
-    return tuple(found)
+        sources.append(GeneratorSource(where, make_preset(name, changes), price, table.quality))
+    return tuple(sources)
 
 
 def with_first_generator(config: RunConfig, keys: Keys) -> tuple[RunConfig, Keys]:
@@ -105,8 +105,8 @@ def with_first_generator(config: RunConfig, keys: Keys) -> tuple[RunConfig, Keys
         return replace(config, model=first.model), keys
     if config.base_url:
         return config, keys
-    own = keys.generators[0] if keys.generators else None
-    return replace(config, model=first.model, base_url=first.addresses), replace(keys, api_key=own)
+    key = keys.generators[0] if keys.generators else None
+    return replace(config, model=first.model, base_url=first.addresses), replace(keys, api_key=key)
 
 
 def read_generators(tables: Sequence[Mapping[str, object]]) -> tuple[GeneratorTable, ...]:

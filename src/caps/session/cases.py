@@ -33,11 +33,11 @@ class CaseDefaults:
 
         An `InputError` if its domain cannot complete it.
         """
-        stated = with_stated_domain(case, self._config.domain)
-        if isinstance(stated, InputError):
-            return stated
-        self._note_undeclared_tests(stated)
-        return _completed(self._with_criteria(stated))
+        with_domain = with_stated_domain(case, self._config.domain)
+        if isinstance(with_domain, InputError):
+            return with_domain
+        self._note_undeclared_tests(with_domain)
+        return _completed(self._with_criteria(with_domain))
 
     def __reduce__(self) -> tuple[type["CaseDefaults"], tuple[RunConfig, Notify]]:
         return CaseDefaults, (self._config, ignore)  # a copy in another process warns nobody
@@ -93,10 +93,10 @@ def _completed(case: Case) -> Case | InputError:
         return InputError(f"case {case.id!r}: {error}")
 
 
-def read_criteria(stated: str | None) -> tuple[str, ...]:
+def read_criteria(text: str | None) -> tuple[str, ...]:
     """What makes an answer better, for cases that state no criteria of their own."""
-    if stated is None:
+    if text is None:
         return ()
-    if stated.startswith("@"):
-        stated = read_text(stated[1:], option="--criteria", most=CRITERIA_BYTES)
-    return parse_criteria(stated, "criteria")
+    if text.startswith("@"):
+        text = read_text(text[1:], option="--criteria", most=CRITERIA_BYTES)
+    return parse_criteria(text, "criteria")

@@ -235,11 +235,15 @@ async def probe_judges(
     several = len(resolved.judges) > 1
     learned: dict[str, Probed] = {}
     for spec in resolved.judges:
-        own = {where: model for where, model in servers.items() if not several or where == spec.where}
+        asked_servers = {
+            where: model for where, model in servers.items() if not several or where == spec.where
+        }
         count = (lambda usage, price=spec.price: paid(priced(usage, price))) if several else paid
         try:
-            asked = is_model(spec) and not spec.is_reward and bool(own)
-            learned[spec.table.name] = await probe(own, spec.config, count) if asked else Probed("verbal")
+            asked = is_model(spec) and not spec.is_reward and bool(asked_servers)
+            learned[spec.table.name] = (
+                await probe(asked_servers, spec.config, count) if asked else Probed("verbal")
+            )
         except ModelError as error:
             if several:
                 error.args = (f"judge {spec.table.name!r}: {error}",)

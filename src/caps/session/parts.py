@@ -65,8 +65,10 @@ def load_templates(folder: Path | None = None, *, shelf: str = "templates") -> d
     Those of judges are `templates`, those of samplers `generation`. A folder may contain both.
     """
     shelves = {name: _built_in(name) for name in ("templates", "generation")}
-    own = {} if folder is None else _own_templates(folder, {*shelves["templates"], *shelves["generation"]})
-    return {name: own.get(name, text) for name, text in shelves[shelf].items()}
+    replaced = (
+        {} if folder is None else _own_templates(folder, {*shelves["templates"], *shelves["generation"]})
+    )
+    return {name: replaced.get(name, text) for name, text in shelves[shelf].items()}
 
 
 def generation_templates(config: RunConfig) -> dict[str, str]:
@@ -79,13 +81,13 @@ def _built_in(shelf: str) -> Mapping[str, str]:
     return {item.name: item.read_text("utf-8") for item in (files("caps.prompts") / shelf).iterdir()}
 
 
-def _own_templates(folder: Path, known: Collection[str]) -> dict[str, str]:
-    own = {path.name: read_text(path, option="--prompts") for path in sorted(folder.glob("*.txt"))}
-    unknown = own.keys() - known
-    if not own or unknown:
+def _own_templates(folder: Path, names: Collection[str]) -> dict[str, str]:
+    templates = {path.name: read_text(path, option="--prompts") for path in sorted(folder.glob("*.txt"))}
+    unknown = templates.keys() - names
+    if not templates or unknown:
         problem = f"{min(unknown)} is not a template name" if unknown else "it has no .txt files"
-        raise InputError(f"--prompts {folder}: {problem}; names are {', '.join(sorted(known))}")
-    return own
+        raise InputError(f"--prompts {folder}: {problem}; names are {', '.join(sorted(names))}")
+    return templates
 
 
 def make_prepare(
@@ -123,8 +125,8 @@ def make_prepare(
 
 def make_judge(name: str, timeout: float) -> Judge:
     """Create a judge by name: a function `(problem, a, b)`, or an object or class like `Judge`."""
-    found = resolve(JUDGES, name)
-    judge = create(JUDGES._replace(methods={}), name, found) if isinstance(found, type) else found
+    part = resolve(JUDGES, name)
+    judge = create(JUDGES._replace(methods={}), name, part) if isinstance(part, type) else part
     if hasattr(judge, "rule") or hasattr(judge, "max_usage"):
         return cast(Judge, check_methods(JUDGES, name, judge))
     what = f"judge {name!r}"

@@ -200,12 +200,12 @@ def resolve(
     )
     if base is not None:
         connector = base.connector
-    config, keys, given = _sole_judge(config, keys, objects)
+    config, keys, judge_objects = _sole_judge(config, keys, objects)
     parts = _Tunable(config, objects, generating=generating)
     strategy = parts.strategy()
     asks_judge = capabilities_of(strategy).asks_judge
     generates = generating or connector.any_model
-    drafts = _draft_judges(config, keys, given, base, generating=generating, load=load_judges)
+    drafts = _draft_judges(config, keys, judge_objects, base, generating=generating, load=load_judges)
     if base is not None and base.generator is not None and _same(config, base.config, PLACES):
         places = {spec.table.name: spec.where for spec in base.judges}
         generator: Endpoint | None = base.generator
@@ -246,20 +246,24 @@ def _same(config: RunConfig, other: RunConfig, names: tuple[str, ...]) -> bool:
 def _sole_judge(config: RunConfig, keys: Keys, objects: Objects) -> tuple[RunConfig, Keys, dict[str, Judge]]:
     """The config, in which a single table is the judge of the run, and the judge objects by table."""
     check_recorded(config)
-    given = dict(objects.judges) if objects.judge is None else {"": objects.judge}
+    judge_objects = dict(objects.judges) if objects.judge is None else {"": objects.judge}
     if objects.judge is not None:
         config = replace(config, judges=())
     elif len(config.judges) == 1:
         table = config.judges[0]
-        given = {"": given[table.name]} if table.name in given else {}
+        judge_objects = {"": judge_objects[table.name]} if table.name in judge_objects else {}
         config, keys = config_alone(config, table), keys_alone(config, keys, table)
-    return config, keys, {name: as_judge(judge, timeout=config.timeout) for name, judge in given.items()}
+    return (
+        config,
+        keys,
+        {name: as_judge(judge, timeout=config.timeout) for name, judge in judge_objects.items()},
+    )
 
 
 def _draft_judges(
     config: RunConfig,
     keys: Keys,
-    given: Mapping[str, Judge],
+    judge_objects: Mapping[str, Judge],
     base: Resolved | None,
     *,
     generating: bool,
@@ -274,7 +278,7 @@ def _draft_judges(
             own_config, own_keys = config_alone(config, table), keys_alone(config, keys, table)
             if table.base_url and not generating:
                 own_config = replace(own_config, model=None, base_url=())  # only its own server is asked
-        before, judge = loaded.get(table.name), given.get(table.name)
+        before, judge = loaded.get(table.name), judge_objects.get(table.name)
         if judge is None and before is not None and _same(before.config, own_config, NAMED):
             judge = before.judge
         elif judge is None:
@@ -298,9 +302,9 @@ def _locate(
     located, endpoints = [], []
     for spec, own_keys in drafts:
         if is_model(spec) or len(drafts) == 1:
-            found = find_endpoints(*with_first_generator(spec.config, own_keys), connector)
-            endpoints.append(found)
-            located.append(replace(spec, where=found.judge) if is_model(spec) else spec)
+            endpoints_found = find_endpoints(*with_first_generator(spec.config, own_keys), connector)
+            endpoints.append(endpoints_found)
+            located.append(replace(spec, where=endpoints_found.judge) if is_model(spec) else spec)
         else:
             located.append(spec)
     if len(drafts) == 1:
@@ -329,9 +333,9 @@ def _with_prices(
     """The judges with the token price of each; where no model judges, that of the generator."""
 
     def price_of(spec: JudgeSpec) -> Price | None:
-        stated = Price.stated(spec.config)
-        if stated is not None:
-            return stated
+        price = Price.stated(spec.config)
+        if price is not None:
+            return price
         if generation is not None and not connector.offline and not (is_model(spec) and asks_judge):
             return generation.sources[0].price
         looked_up = connector.model is None and not connector.offline and not connector.any_model
@@ -387,9 +391,9 @@ class _Tunable:
 
     def strategy(self) -> Strategy:
         """The strategy with its settings, the judge profile and `skip_failing` applied."""
-        config, given = self._config, self._objects.strategy
-        if given is not None:
-            chosen = override(given, self._of_strategy) if self._of_strategy else given
+        config, strategy = self._config, self._objects.strategy
+        if strategy is not None:
+            chosen = override(strategy, self._of_strategy) if self._of_strategy else strategy
         else:
             profile = None if config.judge_profile is None else read_profile(Path(config.judge_profile))
             chosen = make_strategy(config.strategy, self._of_strategy, profile)
@@ -397,15 +401,15 @@ class _Tunable:
 
     def method(self) -> Method:
         """How candidates are generated."""
-        given = self._objects.method
+        method = self._objects.method
         return (
-            override(given, self._of_method) if given else make_method(self._config.method, self._of_method)
+            override(method, self._of_method) if method else make_method(self._config.method, self._of_method)
         )
 
     def preset(self) -> Preset:
         """The sampling settings of the generating model."""
-        given, changes = self._objects.preset, self.preset_changes()
-        return override(given, changes) if given else make_preset(self._preset_name, changes)
+        preset, changes = self._objects.preset, self.preset_changes()
+        return override(preset, changes) if preset else make_preset(self._preset_name, changes)
 
     def preset_changes(self) -> dict[str, str]:
         """The fields of a preset that the config sets."""

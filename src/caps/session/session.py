@@ -264,11 +264,11 @@ def open_findings(
 
 def capacity_of(resolved: Resolved, models: Collection[Model]) -> Callable[[], int]:
     """A function that returns the number of concurrent calls at all models together."""
-    stated, judges = resolved.config.max_connections, resolved.judges
+    limit, judges = resolved.config.max_connections, resolved.judges
     if models:
-        return call_capacity(models, auto=stated == "auto")
+        return call_capacity(models, auto=limit == "auto")
     judge = judges[0].judge if len(judges) == 1 else None
-    return lambda: connections_of(judge) if stated == "auto" else stated
+    return lambda: connections_of(judge) if limit == "auto" else limit
 
 
 def _server_records(models: Iterable[ServersModel]) -> list[ServerRecord]:
@@ -390,12 +390,12 @@ def _stated_endpoints(resolved: Resolved) -> dict[str, str]:
 def _stated_asking(spec: JudgeSpec, learned: Learned) -> dict[str, Any]:
     """The settings of how the judge is asked."""
     probed = learned.judges.get(spec.table.name)
-    settings, stated = spec.settings(probed), spec.config.reply
-    known = stated != "auto" or (probed is not None and probed.reply is not None)
+    settings, reply = spec.settings(probed), spec.config.reply
+    is_known = reply != "auto" or (probed is not None and probed.reply is not None)
     return {
         "max_tokens": settings.max_tokens,
         "judge_temperature": settings.temperature,
-        "reply": settings.reply if known else stated,
+        "reply": settings.reply if is_known else reply,
         "extra": spec.config.extra,
     }
 
