@@ -76,6 +76,19 @@ def test_a_listed_price_is_used_and_an_unknown_one_is_called_unknown(cases):
     assert "cost: unknown" in caps("plan", cases, "--strategy caps", *unknown).stdout
 
 
+def test_the_efforts_of_posterior_are_compared_for_these_cases_and_for_a_pool(cases):
+    for words in ((cases,), ("--pool", 4)):
+        (row,) = caps_json("plan", *words, "--strategy", "posterior")
+        by_key = {(one["judge"], one["effort"]): one for one in row["efforts"]}
+        assert by_key[0.95, "high"]["right"] > by_key[0.6, "low"]["right"]
+        for judge in (0.6, 0.95):
+            low, high = by_key[judge, "low"], by_key[judge, "high"]
+            assert low["calls"] < high["calls"]
+            assert low["token_share"] < high["token_share"]
+    assert "SIMULATED: right, calls of a case" in caps("plan", "--pool", 4, "--strategy", "posterior").stdout
+    assert "efforts" not in caps_json("plan", cases, "--strategy", "caps,posterior")[1]
+
+
 def test_sizes_of_the_closed_form_are_refused_for_cases_which_have_their_own(cases):
     for words in ("--pool 8", "--rho 0.2"):
         refused = caps("plan", cases, words)

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,19 +33,25 @@ from caps.reports.console import by_level, table, with_default, with_range
 from caps.reports.numbers import brief
 from caps.session.parts import make_prepare, make_strategy
 from caps.session.resolve import Resolved, resolve
+from caps.strategies.posterior import Posterior
 from caps.studies.planning import (
     ASSUMED,
     BASELINE,
     PER_CHARACTER,
+    EffortFigures,
     Forecast,
     PlanSettings,
+    RehearsedPool,
+    compare_efforts,
     distinct_entrants,
     plan_cases,
+    pools_of,
     rehearse,
 )
 
 REPLY_TOKENS = 400.0
 POOL = 16
+EFFORT_CASES = 20  # first cases on which efforts are compared
 WORTH_MORE_PROCESSES = 60  # cases
 
 Cases = Annotated[
@@ -105,8 +111,10 @@ def plan(
     that tokens are estimated from characters unless they can be counted: by the server (--model and
     --base-url), or by --set tokenizer=FILE. Later rounds depend on the verdicts: every strategy plays every
     case against a simulated judge of average accuracy, or of --judge-profile, and the mean and the 90 % range
-    are printed. Without CASES, one problem is planned whose candidates all differ, which is the most
-    expensive case. With several judges, calls are those of one, and the cost is that of all.
+    are printed. With --strategy posterior, its efforts are compared too.
+
+    Without CASES, one problem is planned whose candidates all differ, which is the most expensive case. With
+    several judges, calls are those of one, and the cost is that of all.
     """
     strategies = _strategies(strategy, config)
     if cases is None:
@@ -219,6 +227,11 @@ def _plan_pool(
     for name, strategy in strategies.items():
         forecast = rehearse(strategy, entrants, sizes.tokens, seed=f"{seed}/", baseline=baseline)
         rows.append({"strategy": name, **forecast.as_line()})
+    efforts = _efforts(
+        list(strategies.values()), lambda: [RehearsedPool("", entrants, sizes.tokens, baseline)], seed
+    )
+    if efforts:
+        rows[0]["efforts"] = [figures._asdict() for figures in efforts]
     if as_json:
         print_json(rows)
         return
@@ -239,6 +252,37 @@ def _plan_pool(
     )
     columns = ("strategy", "E1 + E2", "calls (90 %)", "rounds", "tokens", f"% of {BASELINE}")
     stdout().print(table(title, columns, cells))
+    _print_efforts(efforts)
+
+
+def _efforts(
+    strategies: Sequence[Strategy], pools: Callable[[], Sequence[RehearsedPool]], seed: int
+) -> list[EffortFigures]:
+    """The efforts of `posterior`, if it is the only strategy and there is something to choose."""
+    if len(strategies) != 1 or not isinstance(strategies[0], Posterior):
+        return []
+    some = pools()
+    return compare_efforts(strategies[0], some, seed) if some else []
+
+
+def _print_efforts(efforts: Sequence[EffortFigures]) -> None:
+    """Print what each effort costs and how often it is right, by the accuracy of the judge."""
+    if not efforts:
+        return
+    names = list(dict.fromkeys(figures.effort for figures in efforts))
+    cells = [
+        (
+            f"{percent(judge)} %",
+            *(
+                f"{percent(one.right)} %, {number(one.calls, 1)}, {percent(one.token_share)}"
+                for one in efforts
+                if one.judge == judge
+            ),
+        )
+        for judge in dict.fromkeys(figures.judge for figures in efforts)
+    ]
+    title = f"SIMULATED: right, calls of a case, % of {BASELINE}'s tokens, by --set effort= and the judge"
+    stdout().print(table(title, ("judge right in", *names), cells))
 
 
 # With cases
@@ -286,9 +330,15 @@ def _plan_file(
     make_prepare(task.profile, task.views)  # raises if a name is wrong
     total = source.total
     processes = (os.cpu_count() or 1) if total is None or total >= WORTH_MORE_PROCESSES else 1
+    first: list[Case] = []
     with Progress("cases", total) as progress:
-        forecasts = plan_cases(source, task, processes=processes, report=progress.advance)
+        forecasts = plan_cases(
+            _with_first_kept(source, first), task, processes=processes, report=progress.advance
+        )
     rows = [_row(name, forecast, terms) for name, forecast in zip(names, forecasts, strict=True)]
+    efforts = _efforts(task.strategies, lambda: pools_of(first, task), task.seed)
+    if efforts:
+        rows[0]["efforts"] = [figures._asdict() for figures in efforts]
     refused = 0
     for name, forecast in zip(names, forecasts, strict=True):
         if forecast.refused:
@@ -299,7 +349,15 @@ def _plan_file(
         print_json(rows)
     else:
         _print(rows, source.good, terms, counted)
+        _print_efforts(efforts)
     return 1 if source.bad or (named and refused) else 0
+
+
+def _with_first_kept(cases: Iterable[Case], first: list[Case]) -> Iterator[Case]:
+    for case in cases:
+        if len(first) < EFFORT_CASES:
+            first.append(case)
+        yield case
 
 
 def _row(name: str, forecast: Forecast, terms: Terms) -> dict[str, Any]:

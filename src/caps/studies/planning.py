@@ -6,15 +6,15 @@ is drawn anew each time: a shared answer is the likelier the more candidates giv
 rehearsals, the range that of nine in ten: of a case, and, added up rehearsal by rehearsal, of a whole run.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, product
+from math import ceil, floor
 from operator import add
 from random import Random
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from caps.core.errors import InputError
@@ -24,13 +24,14 @@ from caps.core.text import CHARACTERS_PER_TOKEN
 from caps.core.types import Ask, Case, Entrant, Level
 from caps.judging.base import PreparedCase
 from caps.judging.llm import JudgeSettings
-from caps.judging.preparation import PromptSizes
-from caps.judging.simulated import NORMAL, JudgeModel, SimulatedJudge
+from caps.judging.preparation import CasePreparation, PromptSizes
+from caps.judging.simulated import NORMAL, JudgeModel, SimulatedJudge, judge_of
 from caps.session.parts import make_prepare
 from caps.statistics.estimates import Range
 from caps.strategies.belief import Evidence, accuracy
 from caps.strategies.dedup import clusters
-from caps.studies.play import play_contest
+from caps.strategies.posterior import EFFORTS, Posterior
+from caps.studies.play import Played, play_contest
 from caps.workers.child_python import map_in_processes
 
 BASELINE = "v1-infer"
@@ -39,6 +40,8 @@ PER_CHARACTER = 1 / CHARACTERS_PER_TOKEN
 REHEARSALS = 20
 NOTHING = (0,) * REHEARSALS
 SOLVE_RATES = (0.6, 0.6)  # of problems whose answers are programs or texts: a beta distribution, wide
+EFFORT_JUDGES = (0.6, 0.7, 0.8, 0.9, 0.95)
+EFFORT_CONTESTS = 100  # for each effort and judge: a few seconds
 SURELY = 0.99  # the assumed judge is neither better than this nor worse than its complement
 
 #: What forecasts assume and where they miss, printed with them; `benchmarks/forecasts.py` measures it.
@@ -159,19 +162,75 @@ def rehearse(
     baseline: float = 0.0,
 ) -> Forecast:
     """Play a contest `REHEARSALS` times and count what it asks."""
-    model, number = assumed_judge(strategy), crc32(seed.encode())
     rows = []
-    for rehearsal in range(REHEARSALS):
-        labels = assumed_labels(entrants, Random(f"{rehearsal}/{seed}"))
-        judge = SimulatedJudge(model, entrants, labels, seed=rehearsal, case=number)
-        played = play_contest(strategy, entrants, judge.answer, tokens_of, seed=seed)
+    for played, _ in _rehearsals(strategy, assumed_judge(strategy), entrants, tokens_of, seed, REHEARSALS):
         partial = sum(item.ask.level == Level.PARTIAL for item in played.answered)
         full = sum(item.ask.level == Level.FULL for item in played.answered)
-        tokens = [math.ceil(item.tokens) for item in played.answered]
+        tokens = [ceil(item.tokens) for item in played.answered]
         rows.append((partial, full, sum(tokens), played.rounds))
     first = sum(tokens[: played.first_round])
     partial_calls, full_calls, read, rounds = zip(*rows, strict=True)
     return Forecast(1, first, partial_calls, full_calls, read, fmean(rounds), max(rounds), baseline)
+
+
+def _rehearsals(  # noqa: PLR0917
+    strategy: Strategy, judge: JudgeModel, entrants: Sequence[Entrant], tokens_of: Callable[[Ask], float],
+    seed: str, count: int,
+) -> Iterator[tuple[Played, bool]]:  # fmt: skip
+    """Contests with assumed labels, and whether each choice is right."""
+    number = crc32(seed.encode())
+    for rehearsal in range(count):
+        labels = assumed_labels(entrants, Random(f"{rehearsal}/{seed}"))
+        simulated = SimulatedJudge(judge, entrants, labels, seed=rehearsal, case=number)
+        played = play_contest(strategy, entrants, simulated.answer, tokens_of, seed=seed)
+        right = {entrant.id for entrant, label in zip(entrants, labels, strict=True) if label}
+        yield played, played.selection.winner in right
+
+
+class RehearsedPool(NamedTuple):
+    """The candidates of a problem, the tokens of an ask about them, and those that V1-Infer reads."""
+
+    name: str
+    entrants: Sequence[Entrant]
+    tokens_of: Callable[[Ask], float]
+    baseline: float
+
+
+class EffortFigures(NamedTuple):
+    """What `posterior` costs, and how often it is right, with an effort and a judge; SIMULATED."""
+
+    judge: float
+    effort: str
+    right: float
+    calls: float
+    token_share: float
+
+
+def compare_efforts(strategy: Posterior, pools: Sequence[RehearsedPool], seed: int) -> list[EffortFigures]:
+    """Rehearse every effort against judges of known accuracy, `EFFORT_CONTESTS` times in all."""
+    each = ceil(EFFORT_CONTESTS / len(pools))
+    baseline = fmean(pool.baseline for pool in pools)
+    figures = []
+    for accuracy_, effort in product(EFFORT_JUDGES, EFFORTS):
+        player, judge = replace(strategy, effort=effort), judge_of(accuracy_)
+        played = [
+            contest
+            for pool in pools
+            for contest in _rehearsals(
+                player, judge, pool.entrants, pool.tokens_of, f"{seed}/{pool.name}", each
+            )
+        ]
+        tokens = fmean(sum(item.tokens for item in contest.answered) for contest, _ in played)
+        figures.append(
+            EffortFigures(
+                judge=accuracy_,
+                effort=effort,
+                right=fmean(right for _, right in played),
+                calls=fmean(len(contest.answered) for contest, _ in played),
+                token_share=tokens / baseline,
+            )
+        )
+    return figures
 
 
 def forecast_case(
@@ -201,7 +260,7 @@ def distinct_entrants(n: int) -> list[Entrant]:
 
 def _range_line(counts: Range) -> dict[str, float]:
     """A range of counts, rounded outwards."""
-    return {"mean": whole(counts.mean), "low": math.floor(counts.low), "high": math.ceil(counts.high)}
+    return {"mean": whole(counts.mean), "low": floor(counts.low), "high": ceil(counts.high)}
 
 
 def whole(value: float) -> float:
@@ -243,6 +302,25 @@ def plan_cases(
     return [totals[distinct.index(strategy)] for strategy in settings.strategies]
 
 
+def pools_of(cases: Iterable[Case], settings: PlanSettings) -> list[RehearsedPool]:
+    """Cases with more than one candidate as pools, measured by their rendered prompts."""
+    prepare = _prepare_of(settings)
+    pools = []
+    for prepared in map(prepare, cases):
+        entrants = prepared.evidence.entrants
+        if len(entrants) > 1:
+            sizes = PromptSizes(prepared, settings.templates)
+            baseline = sizes.v1_infer() * settings.per_character
+            pools.append(
+                RehearsedPool(prepared.case.id, entrants, partial(_tokens_of, sizes, settings), baseline)
+            )
+    return pools
+
+
+def _tokens_of(sizes: PromptSizes, settings: PlanSettings, ask: Ask) -> float:
+    return sizes.size(ask) * settings.per_character
+
+
 def _chunks(cases: Iterable[Case]) -> Iterator[Sequence[Case]]:
     source = iter(cases)
     while chunk := list(islice(source, CHUNK)):
@@ -250,10 +328,13 @@ def _chunks(cases: Iterable[Case]) -> Iterator[Sequence[Case]]:
 
 
 def _forecast_chunk(settings: PlanSettings, chunk: Sequence[Case]) -> list[list[Forecast]]:
-    prepare = make_prepare(
-        settings.profile, settings.views, context=settings.context, reply=JudgeSettings().max_tokens
-    )
+    prepare = _prepare_of(settings)
     return [_forecast_all(prepare(case), settings) for case in chunk]
+
+
+def _prepare_of(settings: PlanSettings) -> CasePreparation:
+    reply = JudgeSettings().max_tokens
+    return make_prepare(settings.profile, settings.views, context=settings.context, reply=reply)
 
 
 def _forecast_all(prepared: PreparedCase, settings: PlanSettings) -> list[Forecast]:
