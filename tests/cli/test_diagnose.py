@@ -162,6 +162,19 @@ def test_a_judge_is_measured_without_labels_where_the_better_candidate_is_nearly
         assert "need labels" in refused.stderr
 
 
+def test_before_a_large_run_it_is_recommended_once(server, tmp_path):
+    cases = tmp_path / "cases.jsonl"
+    line = '{"problem": "1 + 1?", "domain": "math", "candidates": ["\\\\boxed{2}", "\\\\boxed{2}"]}\n'
+    cases.write_text(1000 * line)
+    profile = tmp_path / "judge.json"
+    profile.write_text('{"e2_high": 0.9}')
+    words = ("select", cases, "--model", "m", "--base-url", server.url, "--no-journal")
+    for more, recommended in (((), 1), (("--limit", 999), 0), (("--judge-profile", profile), 0)):
+        done = caps(*words, *more)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("caps diagnose") == recommended
+
+
 def test_cases_in_which_nothing_is_known_to_be_right_are_explained(tmp_path):
     cases = tmp_path / "cases.jsonl"
     cases.write_text('{"id": "a", "problem": "?", "candidates": ["one", "two"]}\n')

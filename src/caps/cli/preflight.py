@@ -16,6 +16,7 @@ from caps.core.play import Strategy, capabilities_of
 from caps.core.text import CHARACTERS_PER_TOKEN, number
 from caps.core.types import Case, Entrant
 from caps.files import is_stream
+from caps.judging.profiles import profile_fields
 from caps.models.endpoints import Callbacks
 from caps.reports.console import table, with_range
 from caps.runs.shards import Shard
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from caps.studies.planning import Forecast
 
 LOOKED_AT = 20  # first cases of a run, to see whether answers repeat
+LARGE_RUN = 1000  # cases, which cost a multiple of what measuring the judge does
 GRACE_SECONDS = 3.0  # for replies under way at Ctrl-C, which are paid for and therefore stored
 
 
@@ -91,6 +93,21 @@ def warned_about_votes(
             "yellow",
         )
     return chain(first, source)
+
+
+def recommend_diagnosis(cases: str, total: int | None, resolved: Resolved, *, quiet: bool) -> None:
+    """Say before a large run that nobody measured the judge, if the strategy would use its profile."""
+    config = resolved.config
+    is_measured = config.judge_profile is not None or config.calibrate is not None
+    if quiet or is_measured or not resolved.asks_model or not profile_fields(resolved.strategy):
+        return
+    if total is not None and total >= LARGE_RUN:
+        say(
+            f"{number(total, 0)} cases, and the judge was not measured: at most 800 calls do so, and improve "
+            f"the choices with a weak judge: caps diagnose {cases} --save judge.json with the options of the "
+            "judge, then add --judge-profile judge.json here",
+            "yellow",
+        )
 
 
 def _repeats(entrants: Sequence[Entrant]) -> bool:

@@ -16,6 +16,7 @@ from caps.cli.output import say
 from caps.cli.preflight import (
     checked_source,
     print_forecast,
+    recommend_diagnosis,
     refuse_if_too_expensive,
     resolved_for,
     warned_about_votes,
@@ -132,6 +133,7 @@ def select_cases(
             lines=lines,
         )  # fmt: skip
         total = _total(cases, limit, shard, config.map)
+        recommend_diagnosis(cases, total, resolved, quiet=quiet)
         code = asyncio.run(run.until_done_or_stopped(source, total, out, cases))
     raise typer.Exit(code)
 
