@@ -85,7 +85,7 @@ def test_without_network_and_weights_one_sentence_says_so_after_the_recorded_par
     done = demo(HOME=str(tmp_path), **nothing)
     assert done.returncode == 2
     assert "posterior (the default)" in done.stdout
-    assert "is there a network?" in done.stderr
+    assert "check the network" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -145,7 +145,7 @@ def test_a_server_that_hangs_is_timed_out_and_asked_again():
 @pytest.mark.parametrize(
     ("trouble", "error", "words"),
     [
-        (Status(429), BusyError, "lower the connections"),
+        (Status(429), BusyError, "lower max_connections"),
         (Status(500, {"error": {"message": "boom"}}), BrokenServerError, "boom"),
         (Reset(), BrokenServerError, "closed the connection"),
         (Raw(b"<html>login</html>"), GarbledError, "login"),

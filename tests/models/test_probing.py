@@ -32,7 +32,7 @@ def test_log_probabilities_are_found_with_one_small_call():
 def test_missing_log_probabilities_are_found_and_what_that_took_is_told():
     paid = []
     with ScriptedEndpoint([Reply()]) as server:
-        assert "it leaves them out" in missing(server, paid=paid.append)
+        assert "it ignores the field" in missing(server, paid=paid.append)
         assert [(usage.prompt, usage.output) for usage in paid] == [tuple(server.tokens.values())]
 
 

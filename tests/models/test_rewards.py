@@ -103,7 +103,7 @@ def test_numbers_of_tokens_are_combined_and_a_class_is_chosen():
     assert odds == pytest.approx(1.3863, abs=1e-4)
     assert read_scores(Form("vllm-classify", class_=0), probs, 2)[0] == pytest.approx(-2.0)
     assert "classes" in read_scores(Form("vllm-classify", class_=2), probs, 2)[0]
-    assert "no reward model" in read_scores(Form("vllm-pooling"), pooled(*[0.1] * 900), 1)[0]
+    assert "not a reward model" in read_scores(Form("vllm-pooling"), pooled(*[0.1] * 900), 1)[0]
 
 
 WRONG = {
@@ -117,8 +117,8 @@ WRONG = {
         lambda reply, _: {**reply, "data": [{"score": row["score"]} for row in reply["data"]]},
         "has the index None among",
     ),
-    "text": (lambda *_: b'"I like the second"', "has no list 'data'|is no list"),
-    "prose": (lambda *_: b"I like the second one.", "what is not a reply of /score"),
+    "text": (lambda *_: b'"I like the second"', "has no list 'data'|is not a list"),
+    "prose": (lambda *_: b"I like the second one.", "did not send a reply of /score"),
     "10 MB": (lambda reply, _: json.dumps({**reply, "x": "y" * 10_000_000}).encode(), "more than 4,194,304"),
     "500": (lambda *_: 500, "failed with status 500"),
 }
@@ -241,7 +241,7 @@ def test_logits_out_of_all_proportion_are_no_score():
 def test_a_form_that_cannot_work_is_refused():
     with pytest.raises(SettingError, match="needs --set reward_template"):
         Form("sglang")
-    with pytest.raises(SettingError, match="takes problem and answer apart"):
+    with pytest.raises(SettingError, match="takes problem and answer separately"):
         Form("vllm-score", "chatml")
     with pytest.raises(SettingError, match=r"has no \{answer\}"):
         Form("sglang", "just {problem}")

@@ -200,7 +200,9 @@ def test_a_call_that_no_server_took_was_not_billed():
         got = complete(NOBODY, good, requests=problems(8), notify=messages.append)
     assert [one.attempts for one in got] == [1] * 8
     assert len(messages) == 1
-    assert f"a server is out, its calls go to the others: no server answers at {NOBODY}" in messages[0]
+    assert (
+        f"a server is unavailable, its calls go to the others: no server answers at {NOBODY}" in messages[0]
+    )
 
 
 def test_a_server_of_another_model_or_that_refuses_the_key_is_out_and_named():

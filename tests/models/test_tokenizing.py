@@ -98,7 +98,7 @@ def test_a_file_that_is_no_tokenizer_is_refused_before_anything_is_asked(tmp_pat
     (tmp_path / "no.json").write_text('{"model": 1}')
     with ScriptedEndpoint(better_quality_wins) as server:
         where = {"model": "stub", "base_url": server.url}
-        with pytest.raises(caps.SettingError, match=r"no\.json: is no tokenizer\.json"):
+        with pytest.raises(caps.SettingError, match=r"no\.json: is not a tokenizer\.json"):
             caps.select_sync(cases(1)[0], tokenizer=tmp_path / "no.json", **where)
         with pytest.raises(caps.UserError, match="missing"):
             caps.select_sync(cases(1)[0], tokenizer=tmp_path / "missing.json", **where)

@@ -98,8 +98,8 @@ class CasePreparation:
         )
         done = await texts.run(work, size=size_of(case), limit=0, until=until)
         prepared = self.restore(case, done)
-        for text, made in zip(_shown(case.problem, prepared.evidence.views), done.texts, strict=True):
-            shown, quoted = made
+        texts_shown = _shown(case.problem, prepared.evidence.views)
+        for text, (shown, quoted) in zip(texts_shown, done.texts, strict=True):
             prepared.remember(text, text if shown is None else shown, quoted)
         return prepared
 
@@ -240,9 +240,9 @@ _profile_named = lru_cache(maxsize=64)(profile_named)
 
 @lru_cache(maxsize=64)
 def _changed(
-    known: Profile, views: tuple[tuple[str, str], ...], *, findings: bool, differences: bool
+    profile: Profile, views: tuple[tuple[str, str], ...], *, findings: bool, differences: bool
 ) -> Profile:
-    shown = known if differences else replace(known, pair=None)
+    shown = profile if differences else replace(profile, pair=None)
     return with_views(replace(shown, clusters=findings), dict(views))
 
 

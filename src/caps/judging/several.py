@@ -96,7 +96,7 @@ class SeveralJudges:
         except ModelError as error:
             if judge.name not in self._failed:
                 self._failed[judge.name] = error
-                self._warn(f"judge {judge.name!r} failed ({error}); this run goes on without it")
+                self._warn(f"judge {judge.name!r} failed ({error}); this run continues without it")
             return judge, Ruling(Unanswered(error.cause), error=error)
         except CapsError:
             raise

@@ -53,7 +53,7 @@ class LlamaServer:
         except ImportError:
             raise MissingExtraError("xllamacpp", "local", "an embedded model") from None
         if not self._weights.is_file():
-            raise InputError(f"{self._weights}: no such weights; a GGUF file is required")
+            raise InputError(f"{self._weights}: no such file; a GGUF file is required")
         try:
             self._server = xllamacpp.Server(self._params(xllamacpp.CommonParams()))
         except RuntimeError as error:

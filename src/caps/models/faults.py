@@ -175,14 +175,14 @@ def timed_out(address: str, seconds: float) -> Fault:
 
 
 def garbled(address: str, reason: str, *, path: str = "") -> Fault:
-    """The reply is not a chat completion, or not what is expected at another path."""
+    """The reply is not a chat completion, or not one that is expected at another path."""
     expected = f"a reply of {_path(path)}" if path else "a chat completion"
-    return Fault(GarbledError(f"{address} sent what is not {expected}: {reason}"))
+    return Fault(GarbledError(f"{address} did not send {expected}: {reason}"))
 
 
 def oversized(address: str, limit: int, *, chat: bool = True) -> Fault:
     """A reply beyond the limit; a retry would return as much again, and may be billed again."""
-    message = f"{address} sent a reply of more than {limit:,} bytes, of which the rest was not read"
+    message = f"the reply of {address} has more than {limit:,} bytes; the rest was not read"
     hint = ": lower max_tokens, or ask for fewer log-probabilities" if chat else ""
     return Fault(GarbledError(f"{message}{hint}"), retry=False)
 
@@ -224,7 +224,7 @@ def _transient(status: int, details: str, quote: str, *, address: str, wait: flo
         message = f"{address} is still loading its model{quote}: run again when it is up"
     elif status == 429:
         message = (
-            f"{address} takes no more requests for now{quote}: lower the connections, or run again later"
+            f"{address} accepts no more requests for now{quote}: lower max_connections, or run again later"
         )
     else:
         message = f"{address} failed with status {status}{quote}: see its log, or run again later"
@@ -236,7 +236,7 @@ def _final(status: int, details: str, quote: str, *, address: str, model: str) -
     if status in {401, 403}:
         return AccessError(f"{address} refused the API key, status {status}{quote}: give one it accepts")
     if status == 402:
-        return AccessError(f"{address} requires payment{quote}: top up the account, or use another")
+        return AccessError(f"{address} requires payment{quote}: top up the account, or use another one")
     if status == 413 or _TOO_LONG.search(details):
         return TooLongError(
             f"prompt and max_tokens do not fit the context of {model!r}{quote}: shorten the evidence, lower "
@@ -250,8 +250,8 @@ def _final(status: int, details: str, quote: str, *, address: str, model: str) -
             "It often ends in /v1"
         )
     return RefusedError(
-        f"{address} refused the request, status {status}{quote}: change what it names (`extra` sets any "
-        "field of the body, and null there leaves one out)"
+        f"{address} refused the request, status {status}{quote}: change the field that it names "
+        "(`extra` sets any field of the body; null leaves a field out)"
     )
 
 
@@ -274,5 +274,5 @@ def _short(value: object) -> str:
     try:
         text = str(value)
     except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
-        return "what cannot be shown"
+        return "a message that cannot be shown"
     return shortened_line(text, _QUOTED)

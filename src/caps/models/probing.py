@@ -1,4 +1,4 @@
-"""Probing: one call finds out what `auto` leaves open, before a judge is asked anything.
+"""Probing: one call finds out what `auto` leaves open, before a judge is asked.
 
 Log-probabilities, replies held to a form, and images are tested. A run that leaves none of them open makes no
 test call: its first real call reports a wrong key, model or address as clearly.
@@ -83,14 +83,14 @@ async def missing_logprobs(
         except RefusedError as error:
             plain = Request((ASKED,), name, template="probe", max_tokens=TOKENS, extra=extra)
             paid((await member.complete(plain)).usage)
-            return f"{_named(member, name)} gives no log-probabilities (it refuses to give them: {error})"
+            return f"{_named(member, name)} gives no log-probabilities (it refuses the field: {error})"
         except ModelError as error:
             if member is model or not _is_temporary(error):
                 raise
             continue  # another server answers
         paid(completion.usage)
         if completion.text and not completion.logprobs:
-            return f"{_named(member, name)} gives no log-probabilities (it leaves them out)"
+            return f"{_named(member, name)} gives no log-probabilities (it ignores the field)"
     return None
 
 
@@ -111,18 +111,18 @@ def members_of(model: Model) -> Sequence[Model]:
 
 async def _held_reply(
     models: Mapping[Endpoint, Model],
-    stated: str,
+    wanted_form: str,
     extra: Mapping[str, object],
     paid: Callable[[Usage], object],
 ) -> str:
     """The form that all servers hold replies to; `auto` is free if there is none."""
-    wanted = WANTED_REPLIES[stated]
+    wanted = WANTED_REPLIES[wanted_form]
     for where, model in models.items():
         form = await find_reply(model, where.model, wanted, extra=extra, paid=paid)
-        if form is None and stated != "auto":
+        if form is None and wanted_form != "auto":
             raise MissingFeatureError(
-                f"{shown_address(where.base_url)} supports no form of {stated}: it refuses or "
-                "ignores the field; use --reply free, or auto"
+                f"{shown_address(where.base_url)} does not support --reply {wanted_form}: it refuses or "
+                "ignores the field; use --reply free or --reply auto"
             )
         wanted = (form,) if form else ()
     return wanted[0] if wanted else "free"
@@ -183,7 +183,7 @@ async def can_see(model: Model, name: str, *, extra: Mapping[str, object] | None
         return False
     except (AccessError, UnknownModelError):
         raise
-    except ModelError:  # not known: the call that needs it meets the same
+    except ModelError:  # not known: the call that needs it fails in the same way
         return True
     colours = set(re.findall(r"red|green|blue|yellow", completion.text.lower()))
     return not colours or "blue" in colours

@@ -56,7 +56,9 @@ class Form:
     def __post_init__(self) -> None:
         api = APIS[self.api]
         if self.template and not api.takes_text:
-            raise SettingError(f"reward_template: {self.api} takes problem and answer apart, without one")
+            raise SettingError(
+                f"reward_template: {self.api} takes problem and answer separately: leave it out"
+            )
         if not self.template and not api.takes_chat and api.takes_text:
             raise SettingError(
                 f"--reward-api {self.api} takes rendered text, so it needs --set reward_template=FORMAT: "
@@ -150,7 +152,7 @@ def _data_of(name: str) -> Callable[[Any], list[tuple[object, object]]]:
 def _read_sglang(reply: Any) -> list[tuple[object, object]]:
     """A list of `embedding`s in the order of the answers."""
     if not isinstance(reply, list):
-        raise ValueError("is no list")
+        raise ValueError("is not a list")
     return [
         (place, row.get("embedding") if isinstance(row, dict) else None) for place, row in enumerate(reply)
     ]
@@ -195,7 +197,7 @@ def _of_classes(form: Form, values: Sequence[object]) -> float:
     if len(numbers) == 1:
         return numbers[0]
     if not numbers or len(numbers) > MAX_CLASSES:
-        raise ValueError(f"{len(numbers)} numbers for one answer: this is no reward model")
+        raise ValueError(f"{len(numbers)} numbers for one answer: this is not a reward model")
     if not -len(numbers) <= form.class_ < len(numbers):
         raise ValueError(f"has {len(numbers)} classes, and reward_class is {form.class_}")
     if all(0 <= one <= 1 for one in numbers) and math.isclose(sum(numbers), 1, abs_tol=1e-3):

@@ -333,9 +333,9 @@ class ServersModel:
         try:
             return await assigned
         except asyncio.CancelledError:
-            given = None if assigned.cancelled() else assigned.result()
-            if given is not None:
-                self._release(given)  # given and cancelled at the same time: pass the place on
+            place = None if assigned.cancelled() else assigned.result()
+            if place is not None:
+                self._release(place)  # assigned and cancelled at the same time: pass the place on
             raise
         finally:
             self._waiting.pop(assigned, None)
@@ -391,7 +391,7 @@ class ServersModel:
         seconds = server.record_failure(error)
         if seconds:
             if server.streak == STREAK:
-                self._notify(f"a server is out, its calls go to the others: {error}")
+                self._notify(f"a server is unavailable, its calls go to the others: {error}")
             self._wake()
             asyncio.get_running_loop().call_later(seconds + TICK, self._wake)
 

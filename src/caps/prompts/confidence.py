@@ -68,8 +68,8 @@ def _expected(spelled: str, place: int, alternatives: Sequence[tuple[str, float]
         digit = _DIGIT_TOKEN.match(token)
         if digit:
             mass[int(digit[1])] = mass.get(int(digit[1]), 0.0) + probability
-    stated = _DIGIT_TOKEN.match(spelled, place)
-    if stated and 10 not in mass and int(stated[1]) >= 6:
+    written = _DIGIT_TOKEN.match(spelled, place)
+    if written and 10 not in mass and int(written[1]) >= 6:
         # Tokenisers that split digits show 10 as a 1; beside a high rating that is what a 1 means.
         mass[10] = mass.pop(1, 0.0)
     total = sum(mass.values())

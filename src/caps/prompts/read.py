@@ -423,15 +423,15 @@ class _Reply:
 
     def _settled(self, marks: Sequence[_Mark], *, retractable: bool) -> _Mark | None:
         """The mark that decides a field; None if there is none, or if others contradict it."""
-        stated = [mark for mark in marks if mark.alone and mark.label is not None]
-        if not stated:
+        verdicts = [mark for mark in marks if mark.alone and mark.label is not None]
+        if not verdicts:
             return None
-        last = stated[-1]
+        last = verdicts[-1]
         later = [mark for mark in marks if mark.start > last.start and mark.label != last.label]
         if any(mark.bound or mark.label is not None for mark in later):
             return None
         after = self._prose[last.end :]
-        other = next((mark for mark in reversed(stated) if mark.label != last.label), None)
+        other = next((mark for mark in reversed(verdicts) if mark.label != last.label), None)
         if other is not None:
             corrected = _TAKES_BACK.search(self._prose[other.end : last.start])
             if corrected is None or _WORD.search(after):
@@ -440,7 +440,7 @@ class _Reply:
             return None
         if self._truncated:
             goes_on = _WORD.search(_CUT_TAG.sub("", after))
-            if not last.closed or (goes_on and _WORD.search(self._prose[: stated[0].start])):
+            if not last.closed or (goes_on and _WORD.search(self._prose[: verdicts[0].start])):
                 return None
         return last
 

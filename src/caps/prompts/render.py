@@ -50,8 +50,8 @@ def template_name(ask: Ask, kind: str, *, difference: bool = False) -> str:
 
 def takes_criteria(domain: Domain) -> bool:
     """Whether the prompts of a domain ask by the criteria of a case."""
-    own = any("{criteria}" in text for text in domain.templates.values())
-    return own or not (domain.templates or domain.has_own_prompts)
+    has_slot = any("{criteria}" in text for text in domain.templates.values())
+    return has_slot or not (domain.templates or domain.has_own_prompts)
 
 
 def find_template(
@@ -68,9 +68,9 @@ def find_template(
     is shown.
     """
     stem = template_stem(ask, difference=difference)
-    own = domain.templates.get(stem)
-    if own is not None:
-        return f"{stem}-{domain.name}.txt", own
+    text = domain.templates.get(stem)
+    if text is not None:
+        return f"{stem}-{domain.name}.txt", text
     by_criteria = (CRITERIA_PROMPTS,) if criteria and takes_criteria(domain) else ()
     names = [template_name(ask, kind, difference=difference) for kind in (*by_criteria, domain.prompts)]
     for name in names:
@@ -115,8 +115,8 @@ def render(
     values: dict[str, _Pieces] = {"nonce": [nonce], "code": [code]}
     values["problem"] = _problem_pieces(problem, nonce, quoting)
     if (True, "criteria") in pieces:
-        stated = enumerate(criteria or (UNSTATED,), 1)
-        values["criteria"] = ["\n".join(f"{number}. {quoting(one, nonce)}" for number, one in stated)]
+        numbered = enumerate(criteria or (UNSTATED,), 1)
+        values["criteria"] = ["\n".join(f"{number}. {quoting(text, nonce)}" for number, text in numbered)]
     blocks: list[_Pieces] = [[text] for text in texts]
     if any(media):
         blocks = [[text, *own] for text, own in zip(texts, media, strict=True)]
@@ -161,7 +161,7 @@ def shared_until(prompt: str, nonce: str) -> tuple[int, ...]:
     Texts do not contain the nonce, so no candidate can move these places.
     """
     begins = re.finditer(rf"<<<BEGIN CANDIDATE (?:\w{{1,10}} )?{nonce}>>>", prompt)
-    return tuple(found.start() for found in islice(begins, 2))
+    return tuple(begin.start() for begin in islice(begins, 2))
 
 
 def _problem_pieces(problem: Problem, nonce: str, quoting: Quoting) -> _Pieces:

@@ -191,24 +191,24 @@ _TAG = re.compile(
 )
 
 
-def parse_criteria(stated: str | Sequence[str], where: str) -> tuple[str, ...]:
+def parse_criteria(criteria: str | Sequence[str], where: str) -> tuple[str, ...]:
     """The criteria of a text, separated by semicolons or line breaks, or of a list, each on one line."""
-    words = re.split(r"[;\n]", stated) if isinstance(stated, str) else stated
-    criteria = tuple(dict.fromkeys(" ".join(one.split()) for one in words if one.strip()))
-    if not criteria:
+    words = re.split(r"[;\n]", criteria) if isinstance(criteria, str) else criteria
+    parsed = tuple(dict.fromkeys(" ".join(one.split()) for one in words if one.strip()))
+    if not parsed:
         raise SettingError(
             f"{where}: names no criterion; write, for example, 'faithful to the source; fluent'"
         )
-    if len(criteria) > MOST_CRITERIA:
+    if len(parsed) > MOST_CRITERIA:
         raise SettingError(
-            f"{where}: {len(criteria)} criteria; at most {MOST_CRITERIA} can be asked in one call"
+            f"{where}: {len(parsed)} criteria; at most {MOST_CRITERIA} can be asked in one call"
         )
-    length = sum(map(len, criteria))
+    length = sum(map(len, parsed))
     if length > CRITERIA_CHARS:
         raise SettingError(
             f"{where}: {length:,} characters, which every prompt would repeat; at most {CRITERIA_CHARS:,}"
         )
-    return criteria
+    return parsed
 
 
 def verdicts_by_criterion(ask: Ask, text: str, code: str | None, count: int) -> ByCriterion:

@@ -88,8 +88,8 @@ def _system(system: object) -> list[Body]:
         return []
     if isinstance(system, str):
         return [{"role": "system", "content": system}]
-    blocks = objects(system, "system", "a block of text")
-    texts = [string(one, "text", f"system: block {place}") for place, one in enumerate(blocks)]
+    rows = objects(system, "system", "a block of text")
+    texts = [string(row, "text", f"system: block {place}") for place, row in enumerate(rows)]
     return [{"role": "system", "content": "\n".join(texts)}] if texts else []
 
 
@@ -271,20 +271,20 @@ def _blocks(answer: Mapping[str, Any], run: str) -> list[Body]:
     if text or not calls:
         blocks.append({"type": "text", "text": text})
     for place, (number, name, arguments) in enumerate(calls):
-        given = _arguments(arguments)
+        values = _arguments(arguments)
         blocks.append(
-            {"type": "tool_use", "id": number or f"toolu_{run}_{place}", "name": name, "input": given}
+            {"type": "tool_use", "id": number or f"toolu_{run}_{place}", "name": name, "input": values}
         )
     return blocks
 
 
 def _arguments(arguments: str) -> Body:
-    """The arguments of a call as an object; what is no JSON object becomes the field `arguments` of one."""
+    """The arguments of a call as an object; other text becomes the field `arguments` of one."""
     try:
-        given = msgspec.json.decode(arguments.encode() or b"{}")
+        values = msgspec.json.decode(arguments.encode() or b"{}")
     except UNDECODABLE:
-        given = None
-    return given if isinstance(given, dict) else {"arguments": arguments}
+        values = None
+    return values if isinstance(values, dict) else {"arguments": arguments}
 
 
 class MessageEvents(Events):
@@ -324,8 +324,8 @@ def _block_events(index: int, block: Body) -> Iterator[bytes]:
             deltas.append({"type": "signature_delta", "signature": ""})
         case _:
             empty = {**block, "input": {}}
-            given = as_json(block["input"])
-            deltas = [{"type": "input_json_delta", "partial_json": one} for one in pieces(given)]
+            arguments = as_json(block["input"])
+            deltas = [{"type": "input_json_delta", "partial_json": one} for one in pieces(arguments)]
     yield _event({"type": "content_block_start", "index": index, "content_block": empty})
     for delta in deltas:
         yield _event({"type": "content_block_delta", "index": index, "delta": delta})

@@ -16,6 +16,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from caps.models.http import HttpModel
 from caps.models.servers import ServersModel, Upstream
 from caps.sampling.generators import read_sources
 from caps.server.admission import Admission, Limits
+from caps.server.anthropic_format import MESSAGES
 from caps.server.auth import HEALTH_PATH, LIVE_PATH, READY_PATH, AuthMiddleware
 from caps.server.errors import ApiError
 from caps.server.handlers import FORWARDED_PATHS, Handlers
@@ -46,6 +48,8 @@ from caps.server.http import (
 )
 from caps.server.kept_runs import KeptRuns
 from caps.server.middleware import BodyLimitMiddleware, ErrorMiddleware, RequestContext, RequestLogMiddleware
+from caps.server.openai_format import CHAT
+from caps.server.responses_format import RESPONSES
 from caps.server.selection import Selector
 from caps.server.service import SelectionService
 from caps.server.spending import Meter
@@ -197,9 +201,9 @@ class RecordedRoute(Route):
 
 def _routes(handlers: Handlers) -> list[Route]:
     return [
-        RecordedRoute("/v1/chat/completions", handlers.chat, methods=["POST"]),
-        RecordedRoute("/v1/responses", handlers.responses, methods=["POST"]),
-        RecordedRoute(MESSAGES_PATH, handlers.messages, methods=["POST"]),
+        RecordedRoute("/v1/chat/completions", partial(handlers.answer, CHAT), methods=["POST"]),
+        RecordedRoute("/v1/responses", partial(handlers.answer, RESPONSES), methods=["POST"]),
+        RecordedRoute(MESSAGES_PATH, partial(handlers.answer, MESSAGES), methods=["POST"]),
         RecordedRoute(f"{MESSAGES_PATH}/count_tokens", handlers.count_tokens, methods=["POST"]),
         RecordedRoute("/v1/select", handlers.select, methods=["POST"]),
         *(RecordedRoute(f"/v1/{path}", handlers.forward, methods=["POST"]) for path in FORWARDED_PATHS),
@@ -292,9 +296,8 @@ async def _connect(stack: AsyncExitStack, where: Endpoint, resolved: Resolved) -
 
 def _observed(upstream: Upstream, meter: Meter) -> Upstream:
     """The same model, whose calls the meter counts."""
-    for one in upstream.members if isinstance(upstream, ServersModel) else (upstream,):
-        if isinstance(one, HttpModel):
-            one.observer = meter
+    for server in upstream.members if isinstance(upstream, ServersModel) else (upstream,):
+        server.observer = meter
     return upstream
 
 
@@ -385,19 +388,19 @@ def _signals(on_signal: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     caught = (signal.SIGINT, signal.SIGTERM)
     before: dict[signal.Signals, Any] = {}
-    for one in caught:
+    for number in caught:
         try:
-            loop.add_signal_handler(one, on_signal)
+            loop.add_signal_handler(number, on_signal)
         except NotImplementedError:  # on Windows
-            before[one] = signal.signal(one, lambda *_: loop.call_soon_threadsafe(on_signal))
+            before[number] = signal.signal(number, lambda *_: loop.call_soon_threadsafe(on_signal))
     try:
         yield
     finally:
-        for one in caught:
-            if one in before:
-                signal.signal(one, before[one])
+        for number in caught:
+            if number in before:
+                signal.signal(number, before[number])
             else:
-                loop.remove_signal_handler(one)
+                loop.remove_signal_handler(number)
 
 
 @contextmanager

@@ -42,8 +42,8 @@ class AuthMiddleware:
         _check_framing(scope, headers)
         context = RequestContext.of(scope)
         anthropic = is_anthropic(scope)
-        given = f"Bearer {headers['x-api-key']}" if anthropic and "x-api-key" in headers else ""
-        context.authenticated = self._is_known(headers.get("authorization", "")) or self._is_known(given)
+        x_api_key = f"Bearer {headers['x-api-key']}" if anthropic and "x-api-key" in headers else ""
+        context.authenticated = self._is_known(headers.get("authorization", "")) or self._is_known(x_api_key)
         if not context.authenticated and scope["path"] not in OPEN_PATHS:
             way = "x-api-key: <key>" if anthropic else "Authorization: Bearer <key>"
             message = f"the API key is missing or wrong: send {way}"
@@ -61,7 +61,7 @@ class AuthMiddleware:
         digest = sha256(
             key.strip().encode()
         ).digest()  # digests have one length, so the time reveals no length
-        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        matches = [hmac.compare_digest(digest, expected) for expected in self._digests]
         return not self._digests or (any(matches) and scheme.lower() == "bearer")
 
 

@@ -132,7 +132,7 @@ def function_tool(row: Mapping[str, Any], where: str, schema: str) -> Body:
 
 def chosen_function(choice: Mapping[str, Any]) -> Body:
     """The choice of one function that the model must call."""
-    return {"type": "function", "function": {"name": string(choice, "name", "tool_choice: it")}}
+    return {"type": "function", "function": {"name": string(choice, "name", "tool_choice: function")}}
 
 
 def called_functions(message: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -12,10 +12,8 @@ import aiohttp
 from caps.core.secrets import Secrets, StreamScrubber
 from caps.engines.adaptive import Step
 from caps.models.base import estimate_prompt
-from caps.models.servers import Upstream
 from caps.models.wire import FORWARDED_BYTES, OversizedReplyError, limited
-from caps.server.admission import Admission
-from caps.server.anthropic_format import MESSAGES, counted_to_chat, model_list, model_row
+from caps.server.anthropic_format import counted_to_chat, model_list, model_row
 from caps.server.errors import ApiError, invalid_value, to_api_error
 from caps.server.events import Events, EventStreamResponse, News
 from caps.server.formats import ApiFormat
@@ -32,12 +30,10 @@ from caps.server.http import (
     run_until_disconnect,
 )
 from caps.server.middleware import RequestContext
-from caps.server.openai_format import CHAT
 from caps.server.openapi import description
 from caps.server.requests import Body, ChatRequest, decode_body, wants_selection
-from caps.server.responses_format import RESPONSES
 from caps.server.service import SelectionService
-from caps.server.spending import FORWARDED, ForwardedUsage, Meter
+from caps.server.spending import FORWARDED, ForwardedUsage
 from caps.server.telemetry import JsonLog, Metrics
 from caps.server.web_pages import RecentRequests, recent_response
 
@@ -52,28 +48,25 @@ KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-request-id")
 class ForwardedResponse:
     """The upstream's own response, with its status, some of its headers, and its body as it arrives."""
 
-    upstream: Upstream
-    admission: Admission
+    service: SelectionService
     path: str
     body: bytes
-    seconds: float
-    meter: Meter
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Forward the request, and send the response on."""
         await run_until_disconnect(self._forward(send), receive)
 
     async def _forward(self, send: Send) -> None:
-        deadline = asyncio.get_running_loop().time() + self.seconds
+        deadline = asyncio.get_running_loop().time() + self.service.limits.max_seconds
         async with (
-            self.admission.admit(deadline),
+            self.service.admission.admit(deadline),
             self._response() as response,
             self._counted(response) as usage,
         ):
             # Some servers repeat the key they were sent, which belongs to this gateway and not to the client.
             status = response.status if 200 <= response.status < 600 else 502
-            secrets = self.upstream.secrets(failed=status >= 400)
+            secrets = self.service.upstream.secrets(failed=status >= 400)
             stream = StreamingResponse(_scrubbed(response, StreamScrubber(secrets), usage), status)
             stream.raw_headers = _kept_headers(response, secrets)
             await stream.stream_response(send)
@@ -86,13 +79,13 @@ class ForwardedResponse:
             yield usage
         except BaseException:
             seconds = time.perf_counter() - started
-            self.meter.count_abandoned(FORWARDED, len(self.body), seconds, usage.events or None)
+            self.service.meter.count_abandoned(FORWARDED, len(self.body), seconds, usage.events or None)
             raise
         seconds = time.perf_counter() - started
         if 200 <= response.status < 400:
-            self.meter.count(FORWARDED, usage.read(len(self.body)), seconds)
+            self.service.meter.count(FORWARDED, usage.read(len(self.body)), seconds)
         else:
-            self.meter.on_fault(
+            self.service.meter.on_fault(
                 seconds,
                 "busy" if response.status == 429 else "refused" if 400 <= response.status < 500 else "server",
             )
@@ -101,7 +94,7 @@ class ForwardedResponse:
     async def _response(self) -> AsyncIterator[aiohttp.ClientResponse]:
         started = False
         try:
-            async with self.upstream.post(self.path, self.body, self.headers) as response:
+            async with self.service.upstream.post(self.path, self.body, self.headers) as response:
                 started = True
                 yield response
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
@@ -121,7 +114,7 @@ class ForwardedResponse:
             fault = ApiError(502, message, code="upstream_server")
         else:
             return
-        self.meter.on_fault(0.0, fault.code.removeprefix("upstream_"))
+        self.service.meter.on_fault(0.0, fault.code.removeprefix("upstream_"))
         raise fault  # outside the handlers: an exception of aiohttp may hold the request and its headers
 
 
@@ -161,19 +154,8 @@ class Handlers:
     heartbeat: float
     recent: RecentRequests | None = None
 
-    async def chat(self, request: Request) -> ASGIApp:
-        """A chat completion: selected for `caps/…`, else the upstream's own."""
-        return await self._answer(request, CHAT)
-
-    async def responses(self, request: Request) -> ASGIApp:
-        """A response: selected for `caps/…`, else the upstream's own."""
-        return await self._answer(request, RESPONSES)
-
-    async def messages(self, request: Request) -> ASGIApp:
-        """A message: selected for `caps/…`, else the upstream's own."""
-        return await self._answer(request, MESSAGES)
-
-    async def _answer(self, request: Request, api: ApiFormat) -> ASGIApp:
+    async def answer(self, api: ApiFormat, request: Request) -> ASGIApp:
+        """An answer in the form of an API: selected for `caps/…`, else the upstream's own."""
         service = _service(request)
         payload, body = await _read_body(request)
         if not wants_selection(body):
@@ -312,7 +294,6 @@ def _service(request: Request) -> SelectionService:
 
 
 def _forwarded(request: Request, payload: bytes) -> ForwardedResponse:
-    service, path = _service(request), RequestContext.of(request.scope).route.removeprefix("/v1/")
+    path = RequestContext.of(request.scope).route.removeprefix("/v1/")
     headers = {name: request.headers[name] for name in PASSED_HEADERS if name in request.headers}
-    seconds, meter = service.limits.max_seconds, service.meter
-    return ForwardedResponse(service.upstream, service.admission, path, payload, seconds, meter, headers)
+    return ForwardedResponse(_service(request), path, payload, headers)

@@ -36,10 +36,9 @@ class KeptRuns:
         self._folder, self._most, self._log = folder, most, log
         with file_errors(f"--keep {folder}"):
             folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            found = [
-                one for one in folder.iterdir() if _NAME.fullmatch(one.name) and (one / "run.json").is_file()
-            ]
-            self._runs = deque(sorted(found, key=lambda one: (one / "run.json").stat().st_mtime))
+            files = [path / "run.json" for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+            oldest_first = sorted(filter(Path.is_file, files), key=lambda file: file.stat().st_mtime)
+            self._runs = deque(file.parent for file in oldest_first)
             probe = folder / ".caps-keep"  # a folder that cannot be written is an error at the start
             probe.touch()
             probe.unlink()

@@ -218,8 +218,8 @@ def _head(name: str, created: int, model: str) -> Body:
 def _deltas(choice: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """The deltas of a choice, each with the other fields of its chunk."""
     message = choice["message"]
-    known = {"role", "content", "tool_calls", "reasoning_content", "reasoning"}
-    rest = {name: value for name, value in message.items() if name not in known and value is not None}
+    streamed = {"role", "content", "tool_calls", "reasoning_content", "reasoning"}
+    rest = {name: value for name, value in message.items() if name not in streamed and value is not None}
     yield {"role": message.get("role") or "assistant", "content": "", **rest}, {}
     for name in ("reasoning_content", "reasoning"):
         for piece in _pieces(message.get(name)):
@@ -231,8 +231,8 @@ def _deltas(choice: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, 
     if isinstance(calls, list) and calls:
         numbered = [{"index": i, **one} for i, one in enumerate(calls) if isinstance(one, dict)]
         yield {"tool_calls": numbered}, {}
-    known = {"index", "message", "logprobs", "delta"}
-    yield {}, {name: value for name, value in choice.items() if name not in known}
+    sent = {"index", "message", "logprobs", "delta"}
+    yield {}, {name: value for name, value in choice.items() if name not in sent}
 
 
 def _pieces(content: object) -> Iterator[object]:

@@ -154,12 +154,16 @@ def _options(base: RunConfig, limits: Limits) -> dict[str, Any]:
     }
     properties = {}
     for setting in per_request_options():
-        stated = {"minimum": setting.least, "maximum": setting.most, "enum": list(setting.choices) or None}
+        limits_of_setting = {
+            "minimum": setting.least,
+            "maximum": setting.most,
+            "enum": list(setting.choices) or None,
+        }
         default = getattr(config, setting.name)
         properties[client_name(setting)] = {
             "type": kinds.get(setting.kind, "string"),
             "description": setting.help,
-            **{name: value for name, value in stated.items() if value is not None},
+            **{name: value for name, value in limits_of_setting.items() if value is not None},
             **of_server.get(setting.name, {}),
             **({} if default in (None, {}) else {"default": default}),
         }

@@ -350,12 +350,12 @@ def _part(part: object, *, shown: bool) -> object:
     return f"[{kind if isinstance(kind, str) else 'a part'}: not shown here]"
 
 
-def request_config(given: object, base: RunConfig, limits: Limits, *, least: int = 1) -> RunConfig:
+def request_config(options: object, base: RunConfig, limits: Limits, *, least: int = 1) -> RunConfig:
     """The config of one request: the server's, with the changes in the client's `caps` object.
 
     There are at least `least` samples. An `ApiError` names the field that is wrong.
     """
-    row = {} if given is None else given
+    row = {} if options is None else options
     if not isinstance(row, dict):
         raise invalid_value("caps", "must be an object")
     config = within_limits(base, limits)
@@ -380,8 +380,7 @@ def request_config(given: object, base: RunConfig, limits: Limits, *, least: int
             name = next(one for one in row if _option(one).name == limited)
             kind = "a whole number" if _option(name).kind != "number" else "a number"
             raise invalid_value(f"caps.{name}", f"must be {kind} from {lowest:g} to {highest:g}")
-    stated = {name: value for name, value in changes.items() if value is not None}
-    config = replace(config, **stated)
+    config = replace(config, **{name: value for name, value in changes.items() if value is not None})
     for name, check in (
         ("set", lambda: strategy_of(config)),
         ("criteria", lambda: read_criteria(config.criteria)),
@@ -427,21 +426,21 @@ def strategy_names() -> tuple[str, ...]:
 
 def _listed_strategy(name: object, base: RunConfig) -> str:
     """The name of a listed strategy; clients may not name modules of this machine to be imported."""
-    known = strategy_names()
-    if not isinstance(name, str) or name not in (*known, base.strategy):
-        hint = nearest(name, list(known)) if isinstance(name, str) else ""
+    listed = strategy_names()
+    if not isinstance(name, str) or name not in (*listed, base.strategy):
+        hint = nearest(name, list(listed)) if isinstance(name, str) else ""
         raise invalid_value("caps.strategy", f"unknown strategy; {hint}caps list strategies shows all")
     return name
 
 
-def _settings(given: Mapping[str, object] | None, most: int) -> dict[str, object]:
+def _settings(settings: Mapping[str, object] | None, most: int) -> dict[str, object]:
     """The settings of a strategy; numbers are limited, since they may multiply the work."""
-    for name, value in (given or {}).items():
+    for name, value in (settings or {}).items():
         if not isinstance(value, int | float | str):
             raise invalid_value("caps.set", f"{name[:40]!r} must be a number, a string, true or false")
         if _size(str(value)) > most:
             raise invalid_value("caps.set", f"{name[:40]!r} must be at most {most} on this server")
-    return dict(given or {})
+    return dict(settings or {})
 
 
 def _size(word: str) -> float:

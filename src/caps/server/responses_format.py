@@ -136,10 +136,10 @@ def _tools(body: Body) -> Body:
     raise InputError("tool_choice: must be auto, none, required, or name a function")
 
 
-def _messages(given: object) -> list[Body]:
-    if isinstance(given, str):
-        return [{"role": "user", "content": given}]
-    rows = objects(given, "input", "an item")
+def _messages(items: object) -> list[Body]:
+    if isinstance(items, str):
+        return [{"role": "user", "content": items}]
+    rows = objects(items, "input", "an item")
     messages: list[Body] = []
     for place, row in enumerate(rows):
         _add(messages, row, f"input: item {place}")

@@ -106,12 +106,12 @@ class SelectionService:
         async with self.admission.admit(deadline):
             if request.config.samples == "auto" or request.virtual:
                 generators = self._generators(request)
-                samples, found = await self.selector.solve(
+                samples, selected = await self.selector.solve(
                     request, generators, deadline=deadline, progress=progress
                 )
-                if found is None:
+                if selected is None:
                     raise _no_candidates_error(samples)
-                return await self._completion(request, samples, found, run)
+                return await self._completion(request, samples, selected, run)
             samples = await generate_samples(
                 self.upstream, request, start=start, deadline=deadline, budget=sampling_budget(request),
             )  # fmt: skip

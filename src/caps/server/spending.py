@@ -135,11 +135,11 @@ class ForwardedUsage:
         while place >= 0:
             start = text.find(":", place) + 1
             try:
-                found, _ = json.JSONDecoder().raw_decode(text[start:].lstrip())
+                usage, _ = json.JSONDecoder().raw_decode(text[start:].lstrip())
             except (ValueError, RecursionError):
-                found = None
-            if isinstance(found, dict):
-                return read_usage({"usage": found}, size // CHARACTERS_PER_TOKEN)
+                usage = None
+            if isinstance(usage, dict):
+                return read_usage({"usage": usage}, size // CHARACTERS_PER_TOKEN)
             place = text.rfind('"usage"', 0, place)
         written = self._events or len(self._tail) // CHARACTERS_PER_TOKEN
         return Usage(size // CHARACTERS_PER_TOKEN, written, estimated=True)

@@ -63,5 +63,5 @@ def _config_of(name: str, table: object, config: RunConfig, file: str) -> RunCon
         "max_n": read.max_n,
         "target": read.target,
     }
-    stated = {key: value for key, value in changes.items() if value is not None}
-    return replace(config.with_values(stated, where=f"models.{name}"), models={})
+    values = {key: value for key, value in changes.items() if value is not None}
+    return replace(config.with_values(values, where=f"models.{name}"), models={})
