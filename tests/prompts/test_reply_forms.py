@@ -197,7 +197,7 @@ def test_a_form_that_a_server_does_not_hold_to_is_refused_before_anything_is_jud
             lambda body, _, said=behaviour: said if asked_as(body) else Reply("OK")
         ) as server:
             with pytest.raises(
-                MissingFeatureError, match="does not support --reply json: it refuses or ignores"
+                MissingFeatureError, match='does not support reply="json": it refuses or ignores'
             ):
                 best_sync("?", ["a", "b"], model="stub", base_url=server.url, reply="json", journal=None)
             assert all("BEGIN" not in body["messages"][0]["content"] for body in server.bodies)
