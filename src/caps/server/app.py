@@ -236,10 +236,7 @@ async def _open_service(
     """The service with its connections and worker processes, which are closed at the end."""
     async with AsyncExitStack() as stack:
         resolved = config.resolved
-
-        async def connect(where: Endpoint) -> Upstream:
-            return _observed(await _connect(stack, where, resolved), meter)
-
+        connect = partial(_connect, stack, resolved, meter)
         generator, places = resolved.generator, [spec.where for spec in resolved.judges if spec.where]
         assert generator is not None  # noqa: S101  (a server always has one)
         judging = places[0] if places else generator
@@ -248,19 +245,19 @@ async def _open_service(
         judge = upstream if same or resolved.config.judges else await connect(judging)
         several = dict.fromkeys(places) if resolved.config.judges else {}
         judges = {where: await connect(where) for where in several}
-        stated = resolved.config.context_tokens
-        learned = Learned(context=None if stated else await least_context(judges or {judging: judge}))
+        is_set = resolved.config.context_tokens is not None
+        learned = Learned(context=None if is_set else await least_context(judges or {judging: judge}))
         texts = TextWorkers()
         stack.push_async_callback(texts.close)
         findings = open_findings(resolved, None, texts)
         if findings is not None:
             stack.push_async_callback(findings.close)
         virtual = {}
-        for name, own in virtual_configs(resolved.config).items():
-            changes = {"seed": str(own.seed)}
-            sources = read_sources(own, resolved.keys, resolved.connector, changes)
-            served = [ServedGenerator(one, await connect(one.where)) for one in sources]
-            virtual[name] = VirtualModel(name, own, served)
+        for name, changed in virtual_configs(resolved.config).items():
+            seed = {"seed": str(changed.seed)}
+            sources = read_sources(changed, resolved.keys, resolved.connector, seed)
+            generators = [ServedGenerator(source, await connect(source.where)) for source in sources]
+            virtual[name] = VirtualModel(name, changed, generators)
         yield SelectionService(
             upstream=upstream,
             selector=Selector(
@@ -283,19 +280,15 @@ async def _open_service(
         )
 
 
-async def _connect(stack: AsyncExitStack, where: Endpoint, resolved: Resolved) -> Upstream:
-    """The model server at an address. For weights in a file, one is started."""
+async def _connect(stack: AsyncExitStack, resolved: Resolved, meter: Meter, where: Endpoint) -> Upstream:
+    """The model server at an address, whose calls the meter counts. For weights in a file, one is started."""
     model = resolved.connector.connect(where, resolved.config)
     stack.push_async_callback(model.close)
-    if isinstance(model, EmbeddedModel):
-        return await model.started()
-    if isinstance(model, HttpModel | ServersModel):
-        return model
-    raise SettingError(f"{shown_address(where.base_url)}: caps serve needs an HTTP address or a GGUF file")
-
-
-def _observed(upstream: Upstream, meter: Meter) -> Upstream:
-    """The same model, whose calls the meter counts."""
+    upstream = await model.started() if isinstance(model, EmbeddedModel) else model
+    if not isinstance(upstream, HttpModel | ServersModel):
+        raise SettingError(
+            f"{shown_address(where.base_url)}: caps serve needs an HTTP address or a GGUF file"
+        )
     for server in upstream.members if isinstance(upstream, ServersModel) else (upstream,):
         server.observer = meter
     return upstream

@@ -61,7 +61,7 @@ PROBE_SECONDS = 3.0
 PROBE_AGE = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SelectionService:
     """Answers requests by sampling from `upstream` and selecting; `model` is the default model."""
 
@@ -75,7 +75,8 @@ class SelectionService:
     meter: Meter
     kept: KeptRuns | None = None
     virtual: Mapping[str, VirtualModel] = field(default_factory=dict)
-    _probed: list[tuple[float, str]] = field(default_factory=list, init=False)
+    _state: str = field(default="unknown", init=False)  # of the upstream, when it was probed last
+    _probed: float = field(default=-PROBE_AGE, init=False)
 
     async def parse_chat(
         self, body: Body, payload: bytes, to_chat: Callable[[Body], Body] | None = None
@@ -226,13 +227,12 @@ class SelectionService:
     async def health(self) -> Body:
         """The state of the upstream, probed at most every two seconds, and the load of this server."""
         now = time.monotonic()
-        if not self._probed or now - self._probed[-1][0] > PROBE_AGE:
-            self._probed[:] = [(now, "unknown" if not self._probed else self._probed[-1][1])]
-            self._probed[:] = [(now, await self._probe())]
-        state = self._probed[-1][1]
+        if now - self._probed > PROBE_AGE:
+            self._probed = now  # requests that come meanwhile get the state before
+            self._state = await self._probe()
         return {
-            "status": "ok" if state == "serving" else "degraded",
-            "upstream": {"state": state, "address": self.upstream.address},
+            "status": "ok" if self._state == "serving" else "degraded",
+            "upstream": {"state": self._state, "address": self.upstream.address},
             "working": self.admission.working,
             "waiting": self.admission.waiting,
             "connections": self.upstream.connections,

@@ -35,19 +35,20 @@ class JsonLog:
 
     def write(self, event: str, *, level: str = "info", **fields: object) -> None:
         """Write one line. Texts are truncated and line breaks escaped, so an event is always one line."""
-        if self.quiet and level == "info":
-            return
-        line = {"time": round(time.time(), 3), "level": level, "event": event}
-        line |= {name: _short(value) for name, value in fields.items() if value is not None}
-        self.file.write(printable_json(msgspec.json.encode(line)).decode() + "\n")
-        self.file.flush()
+        if not self.quiet or level != "info":
+            self._write(
+                level, event, {name: _short(value) for name, value in fields.items() if value is not None}
+            )
 
     def write_content(self, run: str, **content: object) -> None:
         """Write prompts and answers, if `prompts` is set."""
         if self.prompts:
-            line = {"time": round(time.time(), 3), "level": "info", "event": "content", "run": run, **content}
-            self.file.write(printable_json(msgspec.json.encode(line)).decode() + "\n")
-            self.file.flush()
+            self._write("info", "content", {"run": run, **content})
+
+    def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
+        line = {"time": round(time.time(), 3), "level": level, "event": event, **fields}
+        self.file.write(printable_json(msgspec.json.encode(line)).decode() + "\n")
+        self.file.flush()
 
 
 def _short(value: object) -> object:
