@@ -10,6 +10,7 @@ import msgspec
 from caps.core.contest import Contest
 from caps.core.errors import UNREADABLE_CASE, InputError
 from caps.core.play import Strategy
+from caps.core.text import shortened_line
 from caps.core.types import Ask, Case, Pairing, Round, Selection, Usage
 from caps.costs.budget import Budget, UnlimitedBudget
 from caps.costs.ledger import Ledger
@@ -17,6 +18,7 @@ from caps.judging.base import EXHAUSTED, UNREAD, Judge, PreparedCase, Ruling
 from caps.judging.preparation import CasePreparation, PromptSizes
 from caps.workers.texts import TextWorkers
 
+LONGEST_ERROR = 500  # characters of an error in the reason why a case failed
 T = TypeVar("T")
 Prefix = tuple[object, ...]  # the empty one: the problem
 
@@ -307,5 +309,6 @@ class CaseRun:
             causes = ", ".join(
                 f"{cause} ({count})" for cause, count in self.outcome.ledger.unanswered.items()
             )
-            last = "" if self.outcome.error is None else f". The last error: {self.outcome.error}"
+            error = self.outcome.error
+            last = "" if error is None else f". The last error: {shortened_line(str(error), LONGEST_ERROR)}"
             self.outcome.failure = f"none of its {len(judged)} judge calls was answered: {causes}{last}"
