@@ -96,14 +96,16 @@ def write_findings(place):
     pages.write_page(page, (), place / "diagnosis.html")
     row = {
         "strategy": HOSTILE, "pass_at_1": 0.5, "pass_at_1_interval": (0.4, 0.6), "tokens": {"E1": 10, "E2": 20},
-        "token_share": None, "calls": {"E1": 1, "E2": 2},
+        "token_share": None, "calls": {"E1": 1, "E2": 2}, "mixed_pass_at_1": None, "mixed_interval": None,
+        "depth": 3.0, "pair_accuracy": {"E1": None, "E2": 0.7},
     }  # fmt: skip
     about = {
         "simulated": "pools and verdicts", "seed": 1, "problems": 9, "pass_at_n": 1.0, "mean_correct": 0.5,
         "rho": 0.12, "judge": asdict(PRESETS["90"]), "pools": {"cases": HOSTILE},
     }  # fmt: skip
-    picture = simulation_picture(about, [row, {**row, "strategy": "other", "pass_at_1": 0.55}])
-    pages.write_page(simulation_page(about, picture, baseline="v1"), (), place / "simulation.html")
+    rows = [row, {**row, "strategy": "other", "pass_at_1": 0.55}]
+    page = simulation_page(about, rows, simulation_picture(about, rows), baseline="v1")
+    pages.write_page(page, (), place / "simulation.html")
     cells = [Cell("pass_at_1", Figure(0.5, 0.4, 0.6), 60.0), Cell("token_share", Figure(0.3))]
     heads = (f"{HOSTILE} Pass@1", f"{HOSTILE} T%")
     table = Table("t", HOSTILE, "method", heads, ((HOSTILE, cells), ("plain", cells)), (HOSTILE,))
@@ -341,20 +343,16 @@ def serving_live(path):
 
 
 @pytest.mark.parametrize(
-    ("name", "tables"),
-    [
-        ("diagnosis.html", ".picture table"),
-        ("simulation.html", ".picture table"),
-        ("study.html", "section table"),
-    ],
+    ("name", "charts", "tables"), [("diagnosis.html", 5, 2), ("simulation.html", 1, 1), ("study.html", 2, 2)]
 )
-def test_pictures_and_their_numbers_need_no_script_and_hostile_names_stay_names(visit, name, tables):
+def test_pictures_and_their_numbers_need_no_script_and_hostile_names_stay_names(visit, name, charts, tables):
     page = visit(name, java_script_enabled=False, width=390)
     folded = page.locator("main details:not([open]) > summary")
     while folded.count():
         folded.first.click()
-    assert page.locator("svg.chart:visible").count() == page.locator(tables).count() >= 1
-    assert "⟦U+202E⟧" in page.locator(tables).last.inner_text()
+    assert page.locator("svg.chart:visible").count() == charts
+    assert page.locator("section table:visible").count() == tables
+    assert "⟦U+202E⟧" in page.locator("section table").first.inner_text()
     assert page.locator("main script, main img, main style").count() == 0
     assert page.title().endswith("caps report")
     assert page.locator("html").evaluate("(root) => root.scrollWidth <= innerWidth")

@@ -21,6 +21,7 @@ from caps.core.errors import SettingError
 from caps.core.text import number, plural
 from caps.files import file_errors, write_file
 from caps.reports.console import table as drawn_table
+from caps.reports.numbers import brief
 from caps.reports.page import write_page
 from caps.reports.pictures import write_pictures
 from caps.reports.study import (
@@ -256,8 +257,9 @@ def _show(folder: Path, done: FinishedStudy, plots: Path | None, *, quiet: bool,
 
 def print_table(table: Table, label: str | None) -> None:
     """Print a table with its remarks."""
+    console = stdout()
     for part in terminal_table(table, simulated=label):
-        stdout().print(part, markup=False, soft_wrap=isinstance(part, str))
+        console.print(part, markup=False, soft_wrap=isinstance(part, str) and not console.is_terminal)
 
 
 def _forecast(prepared: PreparedStudy, limit: int | None) -> StudyForecast:
@@ -272,7 +274,7 @@ def say_forecast(forecast: StudyForecast, speed: float | None = None) -> None:
     replies = "assumed" if forecast.assumed else "as in the journal"
     words = (
         f"forecast: at most about {number(forecast.calls, 0)} calls, which read "
-        f"{number(forecast.read / 1e6, 2)} M tokens and write {number(forecast.written / 1e6, 2)} M "
+        f"{brief(forecast.read)} tokens and write {brief(forecast.written)} "
         f"({number(forecast.written / forecast.calls, 0)} a reply, {replies})"
     )
     if forecast.dollars:

@@ -28,8 +28,12 @@ def stderr() -> Console:
 
 
 def say(words: str, style: str = "dim") -> None:
-    """Print a message on standard error; control characters in it are made harmless."""
-    stderr().print(printable(words), style=style, markup=False, soft_wrap=True)
+    """Print a message on standard error; control characters in it are made harmless.
+
+    A terminal would cut words in the middle; the lines of a log are never broken.
+    """
+    console = stderr()
+    console.print(printable(words), style=style, markup=False, soft_wrap=not console.is_terminal)
 
 
 class FailureLog:

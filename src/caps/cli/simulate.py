@@ -16,11 +16,10 @@ from caps.cli.progress import Progress
 from caps.config.sources import parse_assignments
 from caps.core.errors import SettingError
 from caps.core.settings import override, share_out
-from caps.core.text import number, percent
+from caps.core.text import percent
 from caps.datasets.imports import open_cases
 from caps.judging.simulated import PRESETS, JudgeModel, judge_of
-from caps.reports.console import by_level, table
-from caps.reports.simulation_page import headline, simulation_page, simulation_picture
+from caps.reports.simulation_page import simulation_page, simulation_picture, simulation_table
 from caps.session.parts import make_strategy
 from caps.studies import play
 from caps.studies.metrics import MethodResults, summary
@@ -152,7 +151,7 @@ def _write(
     about: dict[str, Any], rows: list[dict[str, Any]], *, plots: Path | None, html: Path | None, as_json: bool
 ) -> None:
     picture = simulation_picture(about, rows)
-    write_figures([picture], simulation_page(about, picture, baseline=BASELINE), plots=plots, html=html)
+    write_figures([picture], simulation_page(about, rows, picture, baseline=BASELINE), plots=plots, html=html)
     if as_json:
         print_json({**about, "strategies": rows})
         return
@@ -201,26 +200,8 @@ def _about(
 
 
 def _print(about: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    cells = [
-        (
-            row["strategy"],
-            percent(row["pass_at_1"], row["pass_at_1_interval"]),
-            percent(row["mixed_pass_at_1"], row["mixed_interval"]),
-            by_level(row["calls"]),
-            number(sum(row["tokens"].values()), 0),
-            percent(row["token_share"]),
-            number(row["depth"], 1),
-            percent(row["rescue_rate"]),
-            " / ".join(percent(row["pair_accuracy"][level]) for level in ("E1", "E2")),
-        )
-        for row in rows
-    ]
-    columns = (
-        "strategy", "Pass@1 %", "mixed pools", "calls E1 + E2", "tokens", "T%", "rounds", "rescue %",
-        "pair acc. E1 / E2",
-    )  # fmt: skip
     console = stdout()
-    console.print(table(headline(about), columns, cells))
+    console.print(simulation_table(about, rows))
     console.print(
         f"mean candidate {percent(about['mean_correct'])} %, some candidate right "
         f"{percent(about['pass_at_n'])} %, rho {about['rho']:.3f}; 95 % intervals; T% against {BASELINE}",

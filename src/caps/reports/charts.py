@@ -78,6 +78,10 @@ class Drawing:
             aria_label=f"{self.title}. {self.about}", **attributes,
         )  # fmt: skip
 
+    def framed(self) -> Html:
+        """The chart in a box of its own."""
+        return el("div", self.svg(), class_="picture")
+
 
 def hover(words: str, *drawn: Html) -> Html:
     """Marks with their value as a tooltip."""

@@ -42,22 +42,10 @@ def index_page(title: str, runs: Mapping[str, RunReport]) -> Page:
     """Create the page that lists the runs of a folder, the latest first, each by the address of its page."""
     rows = []
     for address, report in sorted(runs.items(), key=lambda item: -item[1].run.file.started):
-        outcomes, started = report.outcomes, report.run.file.started
+        started = report.run.file.started
         date = datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%d %H:%M") if started else "–"
-        accuracy = "–" if outcomes.accuracy is None else f"{percent(outcomes.accuracy)} %"
-        rows.append(
-            (
-                el("a", report.name, href=address), date, report.strategy, _judge(report),
-                number(report.figures.cases, 0), accuracy,
-                f"{outcomes.right} / {outcomes.missed} / {outcomes.impossible}",
-                percent(outcomes.share(outcomes.possible)), percent(outcomes.recovery),
-                report.cost, report.status,
-            )
-        )  # fmt: skip
-    heads = (
-        "run", "begun (UTC)", "strategy", "judge", "cases", "right", "right / missed / impossible",
-        "ceiling %", "recovery %", "cost", "state",
-    )  # fmt: skip
+        rows.append((el("a", report.name, href=address), date, *_run_cells(report), report.status))
+    heads = ("run", "begun (UTC)", *RUN_HEADS, "state")
     about = el("p", f"{plural(len(rows), 'run')}. Each name leads to the page of the run.", class_="lead")
     return Page(
         title=f"{title} · caps report",
@@ -173,31 +161,42 @@ def _judge(run: RunReport) -> str:
     return run.judge if run.figures.total.calls else "none"
 
 
+RUN_HEADS = (
+    "strategy", "judge", "cases", "right (95 % interval)", "right / missed / impossible", "ceiling %",
+    "recovery %", "calls", "tokens read per case", "cost",
+)  # fmt: skip
+
+
+def _run_cells(run: RunReport) -> tuple[str, ...]:
+    """What a table says of a run: who chose, how well, and at what cost."""
+    outcomes, share = run.outcomes, run.outcomes.accuracy
+    return (
+        run.strategy,
+        _judge(run),
+        number(run.figures.cases, 0),
+        "–" if share is None else f"{percent(share)} % ({span(*outcomes.interval)})",
+        f"{outcomes.right} / {outcomes.missed} / {outcomes.impossible}",
+        percent(outcomes.share(outcomes.possible)),
+        percent(outcomes.recovery),
+        number(run.figures.total.calls, 0),
+        number(run.tokens_per_case, 0),
+        run.cost,
+    )
+
+
 def runs_view(runs: Sequence[RunReport]) -> Html:
     """Show accuracy and cost of every run as a table and a chart."""
-    rows, points = [], []
-    for run in runs:
-        figures, outcomes, per_case = run.figures, run.outcomes, run.tokens_per_case
-        low, high = outcomes.interval
-        share = outcomes.accuracy
-        right = "–" if share is None else f"{percent(share)} % ({span(low, high)})"
-        rows.append(
-            (
-                run.name, run.strategy, _judge(run), number(figures.cases, 0), right,
-                percent(outcomes.share(outcomes.possible)), percent(outcomes.recovery),
-                number(figures.total.calls, 0), number(per_case, 0), run.cost,
-            )
-        )  # fmt: skip
-        if share is not None:
-            points.append(Point(label=run.name, tokens=per_case, share=share, low=low, high=high))
-    heads = (
-        "run", "strategy", "judge", "cases", "right (95 % interval)", "ceiling %", "recovery %", "calls",
-        "tokens read per case", "cost",
-    )  # fmt: skip
+    points = [
+        Point(label=run.name, tokens=run.tokens_per_case, share=share, low=low, high=high)
+        for run in runs
+        if (share := run.outcomes.accuracy) is not None
+        for low, high in [run.outcomes.interval]
+    ]
+    rows = [(run.name, *_run_cells(run)) for run in runs]
     picture = None
     if len(points) > 1:
         picture = plane(points, "Accuracy against tokens", ["Whiskers: 95 % intervals."]).svg()
-    return section("The runs", None, table(heads, rows, "figures of the runs"), picture)
+    return section("The runs", None, table(("run", *RUN_HEADS), rows, "figures of the runs"), picture)
 
 
 def pairs_view(runs: Sequence[RunReport]) -> Html | None:

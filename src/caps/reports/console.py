@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from rich.cells import cell_len
@@ -16,6 +17,7 @@ from caps.registry import DEFAULT_STRATEGY
 GAP = 2
 LONGEST_WORD = 16  # longer words in a text column are broken
 LONGEST_NAME = 30
+LEAST_HANGING = 30  # characters; text beside a name is wrapped under itself where it has as much room
 _SEAM = re.compile(r"  +| (?=\()|(?<=[+/]) ")
 _SPACE = re.compile(r"\s+")
 
@@ -33,15 +35,20 @@ class Grid:
     numbers_from: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        cells = [[printable(cell) for cell in row] for row in self.rows]
+        safe = Grid(printable(self.title), [*map(printable, self.columns)], cells, self.numbers_from)
+        yield from safe._drawn(options.max_width)
+
+    def _drawn(self, width: int) -> Iterator[RenderableType]:
         if self.title:
             yield Text(self.title, style="italic")
         whole, parted = self._by_column(broken=False), self._by_column(broken=True)
         natural = [max(map(cell_len, lines)) for lines in whole]
-        room = options.max_width - GAP * (len(natural) - 1)
+        room = width - GAP * (len(natural) - 1)
         least = [self._least_width(*column) for column in zip(range(len(whole)), whole, parted, strict=True)]
         widths = fit_widths(natural, least, room)
         if widths is None:
-            yield from self._lists()
+            yield from self._lists(width)
         else:
             yield self._table(natural, widths)
 
@@ -75,13 +82,17 @@ class Grid:
             drawn.add_row(*map(Text, cells))
         return drawn
 
-    def _lists(self) -> Iterator[Text]:
+    def _lists(self, width: int) -> Iterator[RenderableType]:
         """Draw each row as a list, for a terminal too narrow for broken cells."""
-        width = max(map(cell_len, self.columns))
+        names = max(map(cell_len, self.columns))
+        room = width - names - 2 * GAP
         for row in self.rows:
             yield Text(row[0], style="bold")
             for column, cell in zip(self.columns[1:], row[1:], strict=False):
-                yield Text(f"  {column:<{width}}  {cell}") if cell else Text(f"  {column}")
+                hanging = ("\n" + " " * (names + 2 * GAP)).join(
+                    wrap(cell, room) if room >= LEAST_HANGING else [cell]
+                )
+                yield Text(f"  {column:<{names}}  {hanging}".rstrip())
 
 
 def fit_widths(natural: Sequence[int], least: Sequence[int], room: int) -> list[int] | None:
@@ -114,9 +125,8 @@ def _break(cell: str, width: int) -> str:
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1
 ) -> Grid:
-    """Create a table whose columns from `numbers_from` on are numbers; its texts are made safe to print."""
-    cells = [[printable(cell) for cell in row] for row in rows]
-    return Grid(printable(title), [printable(column) for column in columns], cells, numbers_from)
+    """Create a table for terminals and pages whose columns from `numbers_from` on are numbers."""
+    return Grid(title, columns, rows, numbers_from)
 
 
 def by_level(values: Mapping[str, Any], digits: int = 1) -> str:

@@ -2,20 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import compress
 from typing import NamedTuple
 
 from caps.core.text import number, percent
 from caps.core.types import Level
 from caps.reports import diagnosis
-from caps.reports.charts import Point, Row, Series, Spot, best_options, curve, forest, plane
-from caps.reports.console import by_level
+from caps.reports.charts import Point, Row, Series, Spot, curve, forest, plane
 from caps.reports.diagnosis import JudgeLabel, named
-from caps.reports.elements import capital, card, facts, head, listed, section
+from caps.reports.elements import capital, card, facts, grid_view, head, listed, section
 from caps.reports.html import Html, el
-from caps.reports.numbers import span
 from caps.reports.page import Page
-from caps.reports.pictures import FEW_COLUMNS, Picture, picture_view
+from caps.reports.pictures import Picture
 from caps.reports.report import footer
 from caps.statistics.estimates import Estimate
 from caps.statistics.judge_measures import CLASS_NAMES, JudgeMeasures, LevelMeasures, classify
@@ -24,8 +21,8 @@ from caps.studies.advice import Conclusion, Expected
 # What a diagnosis found, as pictures: how often right, what sways it, whether it knows, what is worth it.
 
 
+ALL_FIGURES = "all figures, with 95 % intervals"
 SEEN = {str(Level.PARTIAL): "E1, partial views", str(Level.FULL): "E2, whole answers"}
-INTERVAL = "95 % interval"
 
 
 class Question(NamedTuple):
@@ -99,11 +96,7 @@ def shares_picture(name: str, measured: JudgeMeasures, stamp: str | None) -> Pic
         return None
     title, reference = QUESTIONS[name].title, QUESTIONS[name].reference
     return Picture(
-        name=name,
-        title=title,
-        drawing=forest(rows, title, _notes(stamp, "Bars: 95 % intervals."), reference=reference),
-        heads=("of verdicts", "share", INTERVAL),
-        rows=[(row.label, f"{percent(row.value)} %", span(row.low, row.high)) for row in rows],
+        name=name, drawing=forest(rows, title, _notes(stamp, "Bars: 95 % intervals."), reference=reference)
     )
 
 
@@ -128,19 +121,7 @@ def calibration_picture(measured: JudgeMeasures, stamp: str | None) -> Picture |
     notes = _notes(stamp, "Decided verdicts; whiskers: 95 % intervals.")
     ideal = "as often as it says" if probabilities else ""
     drawing = curve(series, title, notes, stated=stated, axis=axis, ideal=ideal)
-    words = dict(stated)
-    rows = [
-        (
-            f"{one.name}: {f'{percent(spot.at)} %' if probabilities else words[spot.at]}",
-            f"{percent(spot.right)} %",
-            span(spot.low, spot.high),
-        )
-        for one in series
-        for spot in one.spots
-    ]
-    return Picture(
-        name="calibration", title=title, drawing=drawing, heads=("stated", "right", INTERVAL), rows=rows
-    )
+    return Picture(name="calibration", drawing=drawing)
 
 
 def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture:
@@ -156,28 +137,8 @@ def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture
         )
         for one in options
     ]
-    best = best_options(points)
-    order = sorted(range(len(options)), key=lambda place: (-options[place].pass_at_1, options[place].tokens))
     note = "Simulated contests with a judge fitted to these figures; whiskers: 90 % for as many new cases."
-    title = QUESTIONS["strategies"].title
-    rows = [
-        (
-            named(one), f"{percent(one.pass_at_1)} %", span(*one.interval), percent(one.recovery),
-            number(one.tokens, 0), by_level(one.calls),
-            "the advice" if one == chosen else "yes" if place in best else "",
-        )
-        for place, one in ((place, options[place]) for place in order)
-    ]  # fmt: skip
-    heads = (
-        "strategy", "Pass@1", "90 % interval", "recovery %", "tokens a case", "calls E1 + E2", "on the front",
-    )  # fmt: skip
-    return Picture(
-        name="strategies",
-        title=title,
-        drawing=plane(points, title, [note]),
-        heads=heads,
-        rows=rows,
-    )
+    return Picture(name="strategies", drawing=plane(points, QUESTIONS["strategies"].title, [note]))
 
 
 def _notes(stamp: str | None, *notes: str) -> list[str]:
@@ -216,14 +177,16 @@ def diagnosis_page(
         el("p", f"{capital(settled)}.", class_="note"),
         *(el("p", f"{capital(words)}.", class_="note") for words in reasons),
     ]
-    sections = [section(*QUESTIONS[picture.name][:2], picture_view(picture)) for picture in drawn]
-    is_small = [len(picture.heads) <= FEW_COLUMNS for picture in drawn]
-    small = el("div", *compress(sections, is_small), class_="pair")
-    large = [part for part, beside in zip(sections, is_small, strict=True) if not beside]
+    sections = [section(*QUESTIONS[picture.name][:2], picture.drawing.framed()) for picture in drawn]
+    tables = diagnosis.options_table(found.options, found.chosen), diagnosis.figures(measured)
     profile = ((f"profile · {name}", number(value, 4)) for name, value in asdict(found.profile).items())
     return Page(
         title="diagnosis · caps report",
-        figures=[*head("Is this judge good enough?", intro, *answer), small, *large],
+        figures=[
+            *head("Is this judge good enough?", intro, *answer),
+            el("div", *sections, class_="pair"),
+            *(section(capital(grid.title or ALL_FIGURES), None, grid_view(grid)) for grid in tables),
+        ],
         after=[
             section("Further figures", None, listed(diagnosis.remarks(measured))),
             section("How it was measured", None, facts([*made, *profile])),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from caps.reports.console import Grid
 from caps.reports.html import Child, Html, el
 
 STACKED_FROM = 3  # columns; wider tables become lists in narrow windows
@@ -57,6 +58,11 @@ def table(names: Sequence[str], rows: Sequence[Sequence[str]], label: str) -> Ht
         body.append(el("tr", el("th", row[0], scope="row"), *cells))
     drawn = el("table", el("thead", el("tr", *heads)), el("tbody", *body))
     return scrolled(drawn, label, class_="scroll stack" if len(names) > STACKED_FROM else "scroll")
+
+
+def grid_view(grid: Grid) -> Html:
+    """Show a table of a terminal on a page."""
+    return table(grid.columns, grid.rows, grid.title)
 
 
 def scrolled(child: Html, label: str, *, class_: str = "scroll") -> Html:

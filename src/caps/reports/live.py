@@ -174,7 +174,7 @@ PLAYING_SHOWN = 12
 
 def progress_view(row: dict[str, Any], now: float, *, spent: bool) -> Html:
     """How far a run is; `spent` if nothing else on the page says what it cost."""
-    elapsed = max(row["updated"] - row["started"], 1e-9)
+    elapsed = max(row["updated"] - row["started"], 1.0)
     rate = (row["done"] - row["done_before"]) / elapsed
     left = None if row["total"] is None else row["total"] - row["done"]
     words = {

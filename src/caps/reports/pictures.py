@@ -1,4 +1,4 @@
-"""Pictures with their numbers, on a page or as SVG files."""
+"""Charts as SVG files."""
 
 import re
 from collections.abc import Sequence
@@ -8,32 +8,20 @@ from pathlib import Path
 
 from caps.files import file_errors, write_file
 from caps.reports.charts import WIDTH, Drawing
-from caps.reports.elements import fold, table
-from caps.reports.html import Html, el
+from caps.reports.html import el
 
 MARGIN = 16
 FILE_SCALE = 1.5  # of an SVG file, so that it is large enough where it is not scaled
-FEW_COLUMNS = 3  # of a table that says no more than its picture
 _VARIABLE = re.compile(r"var\((--[\w-]+)\)")
 _SET = re.compile(r"(--[\w-]+):\s*([^;]+);")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A drawing with its file name, title and table of numbers."""
+    """A drawing with its file name."""
 
     name: str
-    title: str
     drawing: Drawing
-    heads: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-
-
-def picture_view(picture: Picture) -> Html:
-    """Show a picture with its table of numbers."""
-    numbers = table(picture.heads, picture.rows, f"{picture.title}: numbers")
-    shown = fold("Numbers", numbers, open_=len(picture.heads) > FEW_COLUMNS)
-    return el("div", picture.drawing.svg(), shown, class_="picture")
 
 
 def write_pictures(pictures: Sequence[Picture], folder: Path) -> list[Path]:

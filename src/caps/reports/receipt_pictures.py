@@ -6,7 +6,7 @@ shows a judge call links to it, and has a title in words. Green and red are kept
 the judge prefers is blue.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -180,15 +180,15 @@ MATRIX = (
 def matrix(receipt: Receipt) -> Html | None:
     """Draw all comparisons of pairs in the order of the ranking; None without comparisons."""
     met = {candidate for game in receipt.games if len(game.shown) == 2 for candidate in game.shown}
+    return _matrix_table(receipt, met, receipt.games) if met else None
+
+
+def _matrix_table(receipt: Receipt, players: Collection[int], games: Sequence[Game]) -> Html:
     ranked = sorted(
         receipt.candidates,
         key=lambda standing: (standing.id != receipt.winner, -(standing.score or 0.0), standing.id),
     )
-    players = [standing.id for standing in ranked if standing.id in met]
-    return _matrix_table(receipt, players, receipt.games) if players else None
-
-
-def _matrix_table(receipt: Receipt, players: Sequence[int], games: Sequence[Game]) -> Html:
+    players = [standing.id for standing in ranked if standing.id in players]
     met: dict[frozenset[int], list[Game]] = {}
     for game in games:
         if len(game.shown) == 2:

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from caps.core.text import number, percent
-from caps.reports.charts import Point, best_options, plane
-from caps.reports.console import by_level
-from caps.reports.elements import facts, head, section
+from caps.reports.charts import Point, plane
+from caps.reports.console import Grid, by_level, table
+from caps.reports.elements import facts, grid_view, head, section
 from caps.reports.html import el
-from caps.reports.numbers import span
 from caps.reports.page import Page
-from caps.reports.pictures import Picture, picture_view
+from caps.reports.pictures import Picture
 from caps.reports.report import footer
 
 TITLE = "Pass@1 against tokens"
@@ -28,27 +27,34 @@ def simulation_picture(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any
         )
         for row in rows
     ]
-    best = best_options(points)
-    numbers = [
-        (
-            row["strategy"], f"{percent(row['pass_at_1'])} %", span(*row["pass_at_1_interval"]),
-            number(_tokens(row), 0), percent(row["token_share"]), by_level(row["calls"]),
-            "yes" if place in best else "",
-        )
-        for place, row in sorted(enumerate(rows), key=lambda item: (-item[1]["pass_at_1"], _tokens(item[1])))
-    ]  # fmt: skip
-    heads = ("strategy", "Pass@1", "95 % interval", "tokens a case", "T%", "calls E1 + E2", "on the front")
     notes = [f"{headline(about)}.", "Whiskers: 95 % intervals."]
-    return Picture(
-        name="strategies",
-        title=TITLE,
-        drawing=plane(points, TITLE, notes),
-        heads=heads,
-        rows=numbers,
-    )
+    return Picture(name="strategies", drawing=plane(points, TITLE, notes))
 
 
-def simulation_page(about: Mapping[str, Any], picture: Picture, *, baseline: str) -> Page:
+def simulation_table(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """Every figure of every strategy."""
+    cells = [
+        (
+            row["strategy"],
+            percent(row["pass_at_1"], row["pass_at_1_interval"]),
+            percent(row["mixed_pass_at_1"], row["mixed_interval"]),
+            by_level(row["calls"]),
+            number(_tokens(row), 0),
+            percent(row["token_share"]),
+            number(row["depth"], 1),
+            " / ".join(percent(row["pair_accuracy"][level]) for level in ("E1", "E2")),
+        )
+        for row in rows
+    ]
+    columns = (
+        "strategy", "Pass@1 %", "mixed pools", "calls E1 + E2", "tokens", "T%", "rounds", "pair acc. E1 / E2",
+    )  # fmt: skip
+    return table(headline(about), columns, cells)
+
+
+def simulation_page(
+    about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], picture: Picture, *, baseline: str
+) -> Page:
     """The page of a simulation."""
     lead = el(
         "p",
@@ -71,7 +77,12 @@ def simulation_page(about: Mapping[str, Any], picture: Picture, *, baseline: str
         title="simulation · caps report",
         figures=[
             *head("Strategies against a simulated judge", lead),
-            section("What accuracy costs", chance, picture_view(picture)),
+            section(
+                "What accuracy costs",
+                chance,
+                picture.drawing.framed(),
+                grid_view(simulation_table(about, rows)),
+            ),
         ],
         after=[section("How it was simulated", None, facts(made))],
         footer=footer(),

@@ -18,7 +18,7 @@ from caps.reports.page import Page
 from caps.reports.pictures import Picture
 from caps.reports.report import footer
 from caps.studies.metrics import METRICS, Figure
-from caps.studies.tables import Cell, Table
+from caps.studies.tables import AVERAGE, Cell, Table
 
 THEIRS = "; the figures of the paper were measured with other models"
 SCALES = {"%": 100.0, "points": 100.0, "M": 1e-6}
@@ -205,25 +205,25 @@ COSTS = {  # by metric: the name of the axis, and the unit in tooltips
     "tokens_each": ("tokens read by the judge per case", "tokens a case"),
     "token_share": ("tokens, in % of those of the reference", "% of the tokens of the reference"),
 }
-MOST_POINTS = 24
 
 
 def table_picture(table: Table, *, simulated: str | None) -> Picture | None:
-    """Accuracy against cost; None for a table without both, or with too many points."""
+    """Accuracy against cost; None for a table without both of several methods."""
     there = {cell.metric for _, cells in table.rows[:1] for cell in cells}
     cost = next((name for name in COSTS if name in there), None)
     points = [] if cost is None else list(_points(table, cost))
-    if not 1 < len(points) <= MOST_POINTS:
+    if len(points) < 2:
         return None
     notes = [] if simulated is None else [f"Simulated ({simulated}), not measured."]
     axis, unit = COSTS[cost or ""]
-    drawing = plane(points, f"{table.title}: accuracy against cost", notes, axis=axis, unit=unit)
-    return Picture(name=table.name, title=table.title, drawing=drawing)
+    drawing = plane(points, "Accuracy against cost", notes, axis=axis, unit=unit)
+    return Picture(name=table.name, drawing=drawing)
 
 
 def _points(table: Table, cost: str) -> Iterator[Point]:
-    """A point for each row, or for each row and method where methods are columns."""
-    for label, cells in table.rows:
+    """A point for each method: each is a row, or some columns of the only row or of that with the mean."""
+    is_summed = table.rows[-1][0] == AVERAGE or len(table.rows) == 1
+    for label, cells in table.rows if table.corner == "method" else table.rows[-1:] if is_summed else ():
         methods: dict[str, dict[str, Cell]] = {}
         for head, cell in zip(table.heads, cells, strict=True):
             method = head.removesuffix(METRICS[cell.metric].head).rstrip() if cell.metric in METRICS else head

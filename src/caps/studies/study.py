@@ -295,9 +295,13 @@ def comparison(cases: Path, names: Sequence[str], *, shuffle: bool = False) -> S
                 title=f"Strategies on {cases.name}: differences are from {names[0]}",
                 down="methods",
                 across="nothing",
-                metrics=("right", "missed", "calls", "tokens_each", "gain", "mcnemar"),
+                metrics=("right", "missed", "recovery", "calls", "tokens_each", "gain", "mcnemar"),
                 baseline=names[0],
-                readings=("missed: a candidate is right, but another was chosen; p is McNemar's exact test",),
+                readings=(
+                    "missed: a candidate is right, but another was chosen; right and missed are the ceiling",
+                    "recovery: the share of the possible gain over a random candidate that was reached",
+                    "p is McNemar's exact test",
+                ),
             ),
         ),
     )
