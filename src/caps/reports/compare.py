@@ -13,8 +13,7 @@ from caps.reports.numbers import span
 from caps.reports.page import Page
 from caps.reports.report import RunReport, footer
 from caps.reports.run_page import terms_view
-from caps.runs.result_lines import Line, sureness
-from caps.runs.summary import group_by_ask
+from caps.runs.result_lines import sureness
 from caps.statistics.estimates import discordant, exact_mcnemar
 
 SIGNIFICANCE = 0.05
@@ -263,44 +262,16 @@ def _shown(run: RunReport, name: str, *, texts: bool) -> str:
 
 
 def _reasons(runs: Sequence[RunReport], name: str) -> str:
-    """Say for each answer what spoke for it: votes, probability, and verdicts against the other answers."""
-    return "; ".join(f"{run.name}: {_reason(run, runs, name)}" for run in runs)
+    """Say for each answer what spoke for it: votes, probability, and how it won."""
+    return "; ".join(f"{run.name}: {_reason(run, name)}" for run in runs)
 
 
-def _reason(run: RunReport, runs: Sequence[RunReport], name: str) -> str:
+def _reason(run: RunReport, name: str) -> str:
     line, facts = run.selections[name], run.facts.get(name)
     if "winner" not in line:
         return "failed"
     parts = [] if facts is None else [f"{facts.votes} of {plural(facts.voters, 'vote')}"]
     if words := sureness(line):
         parts.append(words)
-    if facts is not None and run.run.calls.get(name):
-        place = [other is run for other in runs].index(True)
-        answers, chosen = answers_of_candidates(runs, name)[place], chosen_answers(runs, name)
-        others = {*chosen} - {chosen[place], None}
-        won, total = _verdicts(run.run.calls[name], answers, chosen[place], others)
-        parts.append(
-            f"preferred in {won} of {total} direct comparisons" if total else "never compared directly"
-        )
     parts += [word for word in ("rescued", "provisional") if line.get(word) not in (None, False)]
     return ", ".join(parts) or f"candidate {line['winner']}"
-
-
-def _verdicts(
-    calls: list[Line], answers: Sequence[object], chosen: object, others: set[object]
-) -> tuple[float, int]:
-    """Count how often the judge preferred the chosen answer to others that runs chose."""
-    won, total = 0, 0
-    for attempts in group_by_ask(calls):
-        line = attempts[-1]
-        ratings = line.get("ratings")
-        if "pair" not in line or ratings is None:
-            continue
-        a = line["a"]
-        (b,) = [candidate for candidate in line["pair"] if candidate != a]
-        sides = [answers[candidate] if candidate < len(answers) else None for candidate in (a, b)]
-        for side, other, apart in ((0, 1, ratings[0] - ratings[1]), (1, 0, ratings[1] - ratings[0])):
-            if sides[side] == chosen and sides[other] in others:
-                total += 1
-                won += apart > 0
-    return won, total
