@@ -6,14 +6,13 @@ import platform
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from caps.sandbox.base import PYTHON, Limits
 from caps.sandbox.launchers import Bubblewrap, has_filter
-from caps.sandbox.runner import Sandbox
 from support.leftovers import processes_with
 from support.sandboxing import UNHURRIED, case, grade, needs_bubblewrap, run
 from support.waiting import wait_until
@@ -263,17 +262,12 @@ os.execv("/bin/sh", ["sh", "-c", "sleep 600; : {mark}"])
 """
 
 
-@dataclass(frozen=True)
-class WithinReach:
+class WithinReach(Bubblewrap):
     """Bubblewrap whose jobs see the init of their namespace."""
-
-    launcher: Bubblewrap
-    name: str = "bwrap"
-    faults: tuple[bytes, ...] = (b"bwrap: ",)
 
     @contextmanager
     def launch(self, job):
-        with self.launcher.launch(job) as launch:
+        with super().launch(job) as launch:
             shown = " ".join(launch.argv).replace(
                 "--perms 0555 --size 4096 --tmpfs /proc/1 --remount-ro /proc/1", ""
             )
@@ -284,7 +278,7 @@ class WithinReach:
 def test_a_program_that_takes_over_its_init_does_not_outlive_its_limit():
     mark = f"caps-took-over-{os.getpid()}"
     job = PYTHON.job(TAKE_OVER.replace("{mark}", mark), limits=Limits(seconds=1))
-    ran = asyncio.run(Sandbox(WithinReach(Bubblewrap.find()), cores=1).run(job))
+    ran = asyncio.run(WithinReach(cores=1).run(job))
     assert ran.status == "timeout", ran.stderr
     assert processes_with(mark) == []
     if os.geteuid():

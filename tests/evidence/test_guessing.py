@@ -93,22 +93,15 @@ def guessed(row, *texts):
     return guess_domain(row, tuple(map(Candidate, texts)))
 
 
-@pytest.mark.parametrize(
-    "fence", ["```json", "```JSON", "~~~json", "```jsonc", "```", "Here it is:\n```json"]
-)
-@pytest.mark.parametrize("value", ['{"total": 12}', '[{"total": 12}, {"total": 3}]'])
-def test_json_in_a_fence_is_not_code(fence, value):
-    assert guessed({}, f"{fence}\n{value}\n```", f"{fence}\n{value}\n```") == "general"
-
-
-@pytest.mark.parametrize("label", ["yaml", "xml", "csv", "text", "markdown", "latex", "toml"])
-def test_data_and_text_in_a_fence_are_not_code(label):
-    assert guessed({}, f"```{label}\na: 1\n```") == "general"
-
-
-@pytest.mark.parametrize("label", ["python", "py", "cpp", "", "sql", "Java"])
-def test_programs_in_a_fence_are_code(label):
-    assert guessed({}, f"```{label}\nprint(1)\n```") == "code"
+def test_the_label_of_a_fence_tells_programs_from_data_and_text():
+    for fence in ("```json", "```JSON", "~~~json", "```jsonc", "```", "Here it is:\n```json"):
+        for value in ('{"total": 12}', '[{"total": 12}, {"total": 3}]'):
+            text = f"{fence}\n{value}\n```"
+            assert (fence, guessed({}, text, text)) == (fence, "general")
+    for label in ("yaml", "xml", "csv", "text", "markdown", "latex", "toml"):
+        assert (label, guessed({}, f"```{label}\na: 1\n```")) == (label, "general")
+    for label in ("python", "py", "cpp", "", "sql", "Java"):
+        assert (label, guessed({}, f"```{label}\nprint(1)\n```")) == (label, "code")
 
 
 @pytest.mark.parametrize("answer", ["36", 36, "x = 3", r"\frac{1}{2}", "25 apples", ["36", 36.0]])

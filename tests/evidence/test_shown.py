@@ -30,7 +30,7 @@ def test_what_follows_a_value_is_not_part_of_it():
 
 
 def test_only_literals_of_that_very_function_count():
-    for line in (
+    for line in [
         "f(x) == 1",
         "g.f(1) == 2",
         "ff(1) == 2",
@@ -38,7 +38,7 @@ def test_only_literals_of_that_very_function_count():
         "f(1, y=2) == 3",
         "f(1) == g(2)",
         "f(1",
-    ):
+    ]:
         assert shown_calls(line, "f") == []
 
 

@@ -7,7 +7,6 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -206,12 +205,11 @@ def test_a_program_that_talks_like_the_launcher_is_not_taken_for_it():
     assert run("import sys; sys.stderr.write('bwrap: no'); sys.exit(1)").status == "crashed"
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A launcher of a bubblewrap that understands nothing."""
+class Broken(Sandbox):
+    """A bubblewrap that understands nothing."""
 
-    name: str = "broken"
-    faults: tuple[bytes, ...] = (b"bwrap: ",)
+    name = "broken"
+    faults = (b"bwrap: ",)
 
     @contextmanager
     def launch(self, job):
@@ -220,7 +218,7 @@ class Broken:
 
 def test_a_launcher_that_fails_is_not_the_programs_fault():
     with pytest.raises(SandboxError, match="broken cannot start: bwrap: Unknown option --no-such-option"):
-        asyncio.run(Sandbox(Broken(), cores=1).run(PYTHON.job("print(1)")))
+        asyncio.run(Broken(cores=1).run(PYTHON.job("print(1)")))
 
 
 async def test_no_more_jobs_run_at_once_than_there_are_cores():
@@ -264,7 +262,7 @@ def test_an_interpreter_below_the_temporary_folder_is_visible(monkeypatch):
         _common_arguments.cache_clear()
         try:
             job = Job(("cat", f"{prefix}/library"), {}, b"", UNHURRIED)
-            done = asyncio.run(Sandbox(Bubblewrap.find(), cores=1).run(job))
+            done = asyncio.run(Bubblewrap(cores=1).run(job))
         finally:
             _common_arguments.cache_clear()
     assert done.stdout == b"of this interpreter", done

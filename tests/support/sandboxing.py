@@ -9,7 +9,6 @@ from caps.core.types import Candidate, Case, Problem
 from caps.grading.code import CodeGrader
 from caps.sandbox.base import PYTHON, Limits
 from caps.sandbox.launchers import Bubblewrap, UnsafeLocal, find_sandbox
-from caps.sandbox.runner import Sandbox
 from support.closing import closing
 
 UNHURRIED = Limits(seconds=20)  # also where many other things are under way
@@ -30,8 +29,8 @@ needs_bubblewrap = pytest.mark.skipif(bool(why_not), reason=f"no sandbox, so not
 def run(source, *, limits=UNHURRIED, stdin=b"", sandbox="bwrap"):
     """Run one Python program in the sandbox."""
 
-    launcher = UnsafeLocal() if sandbox == "unsafe-local" else Bubblewrap.find()
-    return asyncio.run(Sandbox(launcher, cores=1).run(PYTHON.job(source, stdin=stdin, limits=limits)))
+    kind = UnsafeLocal if sandbox == "unsafe-local" else Bubblewrap
+    return asyncio.run(kind(cores=1).run(PYTHON.job(source, stdin=stdin, limits=limits)))
 
 
 def case(tests, *, problem="Solve it.", **extra):
@@ -42,7 +41,7 @@ def grade(one, *codes, limits=UNHURRIED):
     """Grade programs, all at once; one grade if there is one program."""
 
     async def play():
-        async with closing(CodeGrader(Sandbox(Bubblewrap.find(), cores=2), limits)) as grader:
+        async with closing(CodeGrader(Bubblewrap(cores=2), limits)) as grader:
             return await asyncio.gather(*(grader.grade(one, Candidate("", code=code)) for code in codes))
 
     grades = asyncio.run(play())

@@ -22,6 +22,7 @@ from caps.registry import (
     DOMAINS,
     FINDERS,
     GRADERS,
+    Registry,
     check_call,
     installs,
     names,
@@ -189,22 +190,6 @@ def all_domains() -> Iterator[Domain]:
             continue
 
 
-def _check_pair_view(domain: Domain, where: str) -> None:
-    if domain.pair is None:
-        return
-    if not isinstance(domain.pair, str) and not callable(domain.pair):
-        raise SettingError(
-            f"{where}: pair = {domain.pair!r:.80}: must be a function of all candidates, or its name"
-        )
-    if callable(domain.pair):
-        check_call(f"{where}: pair", domain.pair, ("candidates",))
-    if domain.prompts != CODE_PROMPTS and "pair-difference" not in domain.templates:
-        raise SettingError(
-            f"{where}: pair: prompts = {domain.prompts!r} has no prompt for it: give templates = "
-            '{"pair-difference": ...}, or prompts = "code"'
-        )
-
-
 def check_stated(name: object, registered: Sequence[str] = ()) -> None:
     """Refuse an unknown domain of a case; `registered` are the domains of the requesting process."""
     if isinstance(name, str) and (name in _registered or name in DOMAINS.table or name in registered):
@@ -278,8 +263,13 @@ def with_stated_domain(case: Case | InputError, name: str | None) -> Case | Inpu
     return replace(case, domain=domain_named(name).name, guessed=False)
 
 
-#: Fields of a domain that are called with one argument, and where their names are looked up.
-_FUNCTIONS = (("finder", "resources", FINDERS), ("grader", "resources", GRADERS), ("complete", "case", None))
+#: Fields of a domain that are functions: their argument, and where a name is looked up.
+_FUNCTIONS: dict[str, tuple[str, Registry | None]] = {
+    "signature": ("candidate", None), "partial": ("candidate", None), "full": ("candidate", None),
+    "pair": ("candidates", None), "finder": ("resources", FINDERS), "grader": ("resources", GRADERS),
+    "complete": ("case", None),
+}  # fmt: skip
+_OPTIONAL = ("pair", "finder", "grader", "complete")
 
 
 def check_domain(domain: object, name: str) -> Domain:
@@ -294,22 +284,28 @@ def check_domain(domain: object, name: str) -> Domain:
             f"{where}: prompts = {domain.prompts!r:.80}: must be one of {', '.join(PROMPT_KINDS)}"
         )
     _check_templates(domain.templates, where)
-    for field in ("signature", "partial", "full"):
-        if not isinstance(value := getattr(domain, field), str) and not callable(value):
-            raise SettingError(
-                f"{where}: {field} = {value!r:.80}: must be a function of a candidate, or its name"
-            )
-        if callable(value):
-            check_call(f"{where}: {field}", value, ("candidate",))
-    _check_pair_view(domain, where)
-    for field, argument, registry in _FUNCTIONS:
+    for field, (argument, registry) in _FUNCTIONS.items():
         value = getattr(domain, field)
-        if isinstance(value, str) and registry is not None:
-            resolve(registry, value)
-        elif value is not None and not callable(value):
-            raise SettingError(f"{where}: {field} = {value!r:.80}: must be a class or function of {argument}")
-        elif value is not None:
+        if value is None and field in _OPTIONAL:
+            continue
+        if callable(value):
             check_call(f"{where}: {field}", value, (argument,))
+        elif not isinstance(value, str) or field == "complete":
+            article = "a " if argument in ("candidate", "case") else ""
+            raise SettingError(
+                f"{where}: {field} = {value!r:.80}: must be a function of {article}{argument}, or its name"
+            )
+        elif registry is not None:
+            resolve(registry, value)
+    if (
+        domain.pair is not None
+        and domain.prompts != CODE_PROMPTS
+        and "pair-difference" not in domain.templates
+    ):
+        raise SettingError(
+            f"{where}: pair: prompts = {domain.prompts!r} has no prompt for it: give templates = "
+            '{"pair-difference": ...}, or prompts = "code"'
+        )
     try:
         hash(domain)
     except TypeError as error:

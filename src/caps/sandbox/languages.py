@@ -105,7 +105,6 @@ def language_named(label: object) -> str | None:
 def missing_tool(language: str) -> str | None:
     """What to install before programs of a language can be run; None if nothing is missing."""
     toolchain = TOOLCHAINS.get(language)
-    missing = None if toolchain is None else toolchain.missing
-    return (
-        None if toolchain is None or missing is None else f"{missing} is not installed: {toolchain.install}"
-    )
+    if toolchain is None or toolchain.missing is None:
+        return None
+    return f"{toolchain.missing} is not installed: {toolchain.install}"

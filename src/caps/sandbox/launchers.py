@@ -15,7 +15,6 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -102,21 +101,18 @@ _SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
-@dataclass(frozen=True, slots=True)
-class Bubblewrap:
-    """Starts jobs in bubblewrap; `uids` are the user ids for jobs, empty if it is not root."""
+class Bubblewrap(Sandbox):
+    """Runs jobs in bubblewrap; `SandboxError` where a program that it needs is not installed."""
 
-    uids: range
-    name: str = "bwrap"
-    faults: tuple[bytes, ...] = (b"bwrap: ", b"setpriv: ", b"prlimit: ")
+    name = "bwrap"
+    faults = (b"bwrap: ", b"setpriv: ", b"prlimit: ")
 
-    @classmethod
-    def find(cls) -> "Bubblewrap":
-        """Check that the required programs are installed."""
+    def __init__(self, cores: int) -> None:
         missing = [name for name in _NEEDED if shutil.which(name) is None]
         if missing:
             raise SandboxError(f"{' and '.join(missing)} is not installed")
-        return cls(_spare_uids() if os.geteuid() == 0 else range(0))
+        super().__init__(cores)
+        self._uids = _spare_uids() if os.geteuid() == 0 else range(0)  # for jobs
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Launch]:
@@ -143,11 +139,11 @@ class Bubblewrap:
         argv += ["--remount-ro", "/", "--chdir", "/tmp", "--seccomp", str(fds[-2])]  # noqa: S108
         argv += ["--info-fd", str(fds[-1])]
         inner = [_program(job.argv[0]), *(self._path_inside(word, job) for word in job.argv[1:])]
-        if self.uids:
+        if self._uids:
             # Random, so that other processes that run jobs are unlikely to use the same.
-            uid = str(secrets.choice(self.uids))
+            uid = str(secrets.choice(self._uids))
             argv += ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--inh-caps=-all"]
-        taken = 0 if self.uids else _count_tasks(os.getuid())
+        taken = 0 if self._uids else _count_tasks(os.getuid())
         return (*prlimit(limits, processes=limits.processes + taken), *argv, *inner)
 
     @staticmethod
@@ -155,7 +151,7 @@ class Bubblewrap:
         return f"{_FOLDER}/{word}" if word in job.files else word
 
     def _privileges(self) -> list[str]:
-        if self.uids:
+        if self._uids:
             return ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
         return ["--unshare-user", "--disable-userns", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"]
 
@@ -258,12 +254,11 @@ def _in_memory(content: bytes) -> IO[bytes]:
 # * filling the disk with many files, each within the limit.
 
 
-@dataclass(frozen=True, slots=True)
-class UnsafeLocal:
-    """Starts jobs as ordinary processes under limits."""
+class UnsafeLocal(Sandbox):
+    """Runs jobs as ordinary processes under limits."""
 
-    name: str = "unsafe-local"
-    faults: tuple[bytes, ...] = (b"prlimit: ",)
+    name = "unsafe-local"
+    faults = (b"prlimit: ",)
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Launch]:
@@ -289,9 +284,9 @@ async def find_sandbox(name: str = "auto", *, cores: int | None = None) -> Sandb
         raise SettingError(f"no sandbox is called {name!r}: choose one of {', '.join(NAMES)}")
     cores = cores or os.cpu_count() or 1
     if name == "unsafe-local":
-        return Sandbox(UnsafeLocal(), cores)
+        return UnsafeLocal(cores)
     try:
-        sandbox = Sandbox(Bubblewrap.find(), cores)
+        sandbox = Bubblewrap(cores)
         result = await sandbox.run(PYTHON.job("print(6 * 7)"))
     except (SandboxError, OSError) as error:
         raise _no_bubblewrap(str(error)) from None

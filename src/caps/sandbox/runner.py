@@ -19,13 +19,14 @@ import math
 import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Protocol
+from typing import IO, Any, ClassVar
 
 from caps.core.errors import SandboxError
 from caps.sandbox.base import EndedError, Job, JobResult, Limits, Status
@@ -196,34 +197,22 @@ class Launch:
     init: tuple[IO[bytes], IO[bytes]] | None = None
 
 
-class Launcher(Protocol):
-    """The part of a sandbox that differs: how a job is started."""
+class Sandbox(ABC):
+    """Runs jobs in isolation; the number of cores limits how many run concurrently.
 
-    @property
-    def name(self) -> str:
-        """The name of the sandbox."""
-        ...
+    `name` is its name on the command line; `faults` are how error messages of the commands that start a job
+    begin.
+    """
 
-    @property
-    def faults(self) -> tuple[bytes, ...]:
-        """Prefixes of error messages from the launcher's own commands."""
-        ...
+    name: ClassVar[str]
+    faults: ClassVar[tuple[bytes, ...]]
 
+    def __init__(self, cores: int) -> None:
+        self._free = asyncio.Semaphore(cores)
+
+    @abstractmethod
     def launch(self, job: Job) -> AbstractContextManager[Launch]:
         """Prepare the files and the command of a job; everything is removed on exit."""
-        ...
-
-
-class Sandbox:
-    """Runs jobs in isolation; the number of cores limits how many run concurrently."""
-
-    def __init__(self, launcher: Launcher, cores: int) -> None:
-        self.launcher, self._free = launcher, asyncio.Semaphore(cores)
-
-    @property
-    def name(self) -> str:
-        """Its name on the command line."""
-        return self.launcher.name
 
     def core(self) -> asyncio.Semaphore:
         """The semaphore of the cores, for use with `async with`; `open` needs one."""
@@ -232,7 +221,7 @@ class Sandbox:
     @asynccontextmanager
     async def open(self, job: Job) -> AsyncIterator[Process]:
         """Start a job to exchange messages with; it is killed on exit. The caller must hold a core."""
-        with self.launcher.launch(job) as launch:
+        with self.launch(job) as launch:
             process = Process(job.limits.output)
             # A start that is cancelled halfway would leave a process that cannot be killed.
             starting = asyncio.create_task(_start(process, launch))
@@ -259,7 +248,7 @@ class Sandbox:
                 bytes(process.err),
                 time.perf_counter() - started,
             )
-        if result.status == "crashed" and result.stderr.startswith(self.launcher.faults):
+        if result.status == "crashed" and result.stderr.startswith(self.faults):
             await self._check_launcher(result, job)
         return result
 
