@@ -2,23 +2,40 @@
 
     python benchmarks/real_judges.py --data DIR [--into PAGE]
 
-DIR holds files of pools (`benchmarks/pools.py`): `prd_vicuna80.jsonl.gz`, `trec_gpt4o.jsonl.gz`,
+DIR holds files of pools: `prd_vicuna80.jsonl.gz`, `trec_gpt4o.jsonl.gz`,
 `reife_instrusum.jsonl.gz`, `reife_mtbench.jsonl.gz`, `ice_python.jsonl.gz`, `wmt23_ende.jsonl.gz`; a study
 whose file is missing is left out. No model is asked, nothing is simulated.
-Results are kept in `--keep DIR`: what was played is not played again.
+Results are kept in `--keep DIR`: what was played is not played again. Its folder `data` has the cases and the
+recorded verdicts (NAME.cases.jsonl, NAME.verdicts.jsonl) that the studies read.
+
+A file of pools has one problem per line, with its candidates and what several judges said of them:
+
+    {"id": "q1", "problem": "…", "candidates": [{"text": "…", "grade": 3}, {"text": "…", "grade": 1}],
+     "verdicts": {"gpt-4": [[0, 1, 1], [1, 0, 2]]}, "ratings": {"gpt-4": [3, 1]}}
+
+* `verdicts`: judge -> [shown first, shown second, outcome]; 1: the first wins, 2: the second, 3: a tie. The
+  same pair in the same order again is a further draw. `merged` verdicts are made of both orders.
+* `ratings`, `scales`: judge -> one rating a candidate, or null; judge -> least and greatest rating, by
+  default those of the judge in the file.
+* `human`: [a, b, votes for a, votes for b, ties]. A candidate without a `grade` gets its mean share of votes
+  over its opponents; a tie counts ½. Without `correct`, the candidates with the best grade are right.
+
+A missing problem or text becomes a placeholder that differs between candidates.
 """
 
 import argparse
 import asyncio
+import gzip
+import json
 import sys
 import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import pools
 from peers.tables import insert
 
 from caps.core.errors import InputError
@@ -36,6 +53,9 @@ from caps.studies.tables import Book, make_table, recorded_notes
 STUDIES = Path(__file__).parents[1] / "studies" / "recorded"
 PAIRS = ("reife_instrusum", "reife_mtbench")  # only some pairs of these pools were judged
 AGAINST = ("caps-r", "v1-infer")
+Row = dict[str, Any]
+OUTCOMES = {1: "A", 2: "B", 3: "TIE"}
+OF_JUDGES = ("verdicts", "ratings", "human", "merged", "scales")
 
 
 def main() -> None:
@@ -53,8 +73,8 @@ def main() -> None:
         kept = given.keep or Path(temporary)
         data = kept / "data"
         for path in sorted(given.data.glob("*.jsonl.gz")):
-            name, read = path.name.removesuffix(".jsonl.gz"), pools.read(path)
-            pools.write(name, list(pairs(read)) if name in PAIRS else read, data)
+            name, rows = path.name.removesuffix(".jsonl.gz"), read(path)
+            write(name, list(pairs(rows)) if name in PAIRS else rows, data)
         sections = [f"{RULE} Below each set stands how often."]
         for name in given.only:
             sections += list(measured(STUDIES / f"{name}.toml", data, kept / name))
@@ -64,9 +84,9 @@ def main() -> None:
         insert(given.into, "real judges", page)
 
 
-def pairs(read: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def pairs(pools: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Every pair with a human verdict that all judges compared in both orders, as a pool of its own."""
-    for pool in read:
+    for pool in pools:
         for a, b, *votes in pool["human"]:
             made = pair(pool, a, b, votes)
             if all(len(some) == 2 for some in made["verdicts"].values()):
@@ -83,6 +103,73 @@ def pair(pool: Mapping[str, Any], a: int, b: int, votes: Sequence[int]) -> dict[
     kept = {name: pool[name] for name in ("domain", "problem", "source") if name in pool}
     name = f"{pool['id']} {a}-{b}"
     return {"id": name, **kept, "candidates": candidates, "human": [[0, 1, *votes]], "verdicts": verdicts}
+
+
+def read(path: Path) -> list[Row]:
+    """The pools of a file."""
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def write(name: str, pools: Sequence[Row], folder: Path) -> None:
+    """Write the cases and the verdicts of pools."""
+    folder.mkdir(parents=True, exist_ok=True)
+    scales = judged_ranges(pools)
+    rows = {"cases": map(case, pools), "verdicts": (row for pool in pools for row in answers(pool, scales))}
+    for kind, content in rows.items():
+        with (folder / f"{name}.{kind}.jsonl").open("w") as sink:
+            sink.writelines(json.dumps(row) + "\n" for row in content)
+
+
+def case(pool: Row) -> Row:
+    """The problem and its labelled candidates."""
+    votes = vote_shares(pool.get("human", ()))
+    candidates = []
+    for index, listed in enumerate(pool["candidates"]):
+        stated = {field: value for field, value in listed.items() if value is not None}
+        text = f"(the text of candidate {index} is not published)"
+        candidates.append({"text": text, "grade": votes.get(index), **stated})
+    grades = [candidate["grade"] for candidate in candidates]
+    if None not in grades:
+        candidates = [{"correct": row["grade"] == max(grades), **row} for row in candidates]
+    rest = {field: value for field, value in pool.items() if field not in OF_JUDGES}
+    return {"problem": "(the problem is not published)", **rest, "candidates": candidates}
+
+
+def vote_shares(human: Sequence[Sequence[int]]) -> dict[int, float]:
+    """The mean share of human votes of each candidate over its opponents."""
+    shares = defaultdict(list)
+    for a, b, for_a, for_b, ties in human:
+        if total := for_a + for_b + ties:
+            share = (for_a + ties / 2) / total
+            shares[a].append(share)
+            shares[b].append(1 - share)
+    return {candidate: fmean(some) for candidate, some in shares.items()}
+
+
+def judged_ranges(pools: Sequence[Row]) -> dict[str, tuple[float, float]]:
+    """The least and the greatest rating of each judge."""
+    ratings = defaultdict(list)
+    for pool in pools:
+        for judge, values in pool.get("ratings", {}).items():
+            ratings[judge] += [value for value in values if value is not None]
+    return {judge: (min(values), max(values)) for judge, values in ratings.items() if values}
+
+
+def answers(pool: Row, scales: Mapping[str, tuple[float, float]]) -> Iterator[Row]:
+    """What the judges said of a pool."""
+    for judge, verdicts in pool.get("verdicts", {}).items():
+        draws: Counter[tuple[int, int]] = Counter()
+        for a, b, outcome in verdicts:
+            row: Row = {"case": pool["id"], "judge": judge, "shown": [a, b], "verdict": OUTCOMES[outcome]}
+            yield row | {"draw": draws[a, b], "merged": pool.get("merged", False)}
+            draws[a, b] += 1
+    for judge, values in pool.get("ratings", {}).items():
+        low, high = pool.get("scales", {}).get(judge) or scales.get(judge, (1, 10))
+        for index, value in enumerate(values):
+            if value is not None:
+                scaled = {"rating": 5.5} if low == high else {"rating": value, "scale": [low, high]}
+                yield {"case": pool["id"], "judge": judge, "shown": [index], **scaled}
 
 
 def measured(file: Path, data: Path, folder: Path) -> Iterator[str]:
