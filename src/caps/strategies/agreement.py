@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from caps.strategies.belief import log_beta
+
 CERTAINTY = 1.7  # samples that the quality of a generator counts for: a problem may be far easier or harder
 NEW_WRONG = 4.0
 TRACKED = 6  # likeliest answers that are told apart when more samples are imagined
@@ -43,14 +45,10 @@ def log_weights(counts: Sequence[Sequence[int]], rates: Sequence[Rate]) -> list[
         weight = math.lgamma(NEW_WRONG + total) - math.lgamma(NEW_WRONG + total - size)
         weight -= math.log(NEW_WRONG) + math.lgamma(size)
         for own, count, rate in zip(row, drawn, rates, strict=True):
-            weight += _log_beta(rate.right + own, rate.wrong + count - own)
-            weight -= _log_beta(rate.right, rate.wrong + count)
+            weight += log_beta(rate.right + own, rate.wrong + count - own)
+            weight -= log_beta(rate.right, rate.wrong + count)
         found.append(weight)
     return found
-
-
-def _log_beta(x: float, y: float) -> float:
-    return math.lgamma(x) + math.lgamma(y) - math.lgamma(x + y)
 
 
 class Standing(NamedTuple):

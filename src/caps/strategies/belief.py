@@ -7,7 +7,7 @@ and texts are right or wrong each for itself. Either way an answer's log-odds ar
     votes + findings + scores                                        before the judge is asked
     + log P(wins and losses | k is right) / P(the same | k is wrong)    after its comparisons
 
-A judge that was not measured is taken for a good one that may be at chance.
+An unmeasured judge is assumed to be good, or at chance with a small probability.
 `naive`, `posterior` and adaptive sampling share this module. See docs/explanation/posterior.md.
 """
 
@@ -24,18 +24,18 @@ from caps.core.types import Answer, Ask, Entrant, Level, Pairing, Verdict
 
 Groups = Sequence[Sequence[Entrant]]
 
-# Where these come from: docs/explanation/posterior.md, "Where the constants come from".
-OPEN_VOTES = 0.7  # votes of programs and texts weigh this part of the votes of values
-USUAL_POOL = 16  # candidates of the pool that `nobody` is stated for
-SMALLER_POOL = 0.55  # log-odds that a candidate gains for each factor e by which its pool is smaller
-UNPARSED = 3.0  # log-odds lost by what does not parse or states no answer
+# Where the constants come from: docs/explanation/posterior.md#where-the-constants-come-from
+OPEN_VOTES = 0.7  # the weight of votes for programs and texts, relative to votes for values
+USUAL_POOL = 16  # candidates in the pool for which `nobody` is stated
+SMALLER_POOL = 0.55  # log-odds that a candidate gains each time its pool is e times smaller
+UNPARSED = 3.0  # log-odds lost by a candidate that does not parse or states no answer
 DISAGREEING = 0.5  # log-odds lost by differing from most programs on all inputs that separate them
-SCORED = 0.5  # log-odds a standard deviation of the score that candidates carry
-SUREST = 0.99  # a verdict is right at most this often, whatever a profile says
-RIGHT_RECORDS = 2.0  # a right answer's share of wins varies like one seen in so many comparisons before
-WRONG_RECORDS = 3.0  # the same of a wrong answer against other wrong ones
-DOUBT = 0.1  # chance that a judge that was not measured is at chance
-BENEFIT = 2.3  # a verdict of a judge that was not measured is worth so many of an average judge's
+SCORED = 0.5  # log-odds per standard deviation of the score that candidates carry
+SUREST = 0.99  # the highest accuracy of a verdict, whatever a profile says
+RIGHT_RECORDS = 2.0  # concentration (alpha + beta) of the beta distribution of a right answer's win rate
+WRONG_RECORDS = 3.0  # the same of a wrong answer
+DOUBT = 0.1  # chance that an unmeasured judge is at chance
+BENEFIT = 2.3  # log-odds of a verdict of an unmeasured judge, relative to an average judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +66,17 @@ class Evidence(JudgeProfile):
 
     def parts(self, groups: Groups) -> dict[str, list[float]]:
         """Log-odds of each answer before the judge is asked, by what they come from, votes first."""
-        found = {"votes": self.vote_odds(groups)}
+        parts = {"votes": self.vote_odds(groups)}
         if self.exclusive(groups):
             no_answer = [-UNPARSED if group[0].answer == "text" else 0.0 for group in groups]
-            found["votes"] = list(map(add, found["votes"], no_answer))
+            parts["votes"] = list(map(add, parts["votes"], no_answer))
         for name, strength in (
             ("parses", UNPARSED), ("tests_passed", self.tests), ("agreement", DISAGREEING),
         ):  # fmt: skip
-            found[name] = [-strength * lost for lost in shortfalls(groups, name)]
+            parts[name] = [-strength * lost for lost in shortfalls(groups, name)]
         for name, strength in {"score": SCORED, self.feature: self.feature_weight}.items():
-            found[name] = [strength * above for above in deviations(groups, name)]
-        return {name: odds for name, odds in found.items() if name == "votes" or any(odds)}
+            parts[name] = [strength * above for above in deviations(groups, name)]
+        return {name: odds for name, odds in parts.items() if name == "votes" or any(odds)}
 
     def prior(self, groups: Groups) -> list[float]:
         """Log-odds of each answer before the judge is asked."""
@@ -117,11 +117,12 @@ def shortfalls(groups: Groups, name: str) -> list[float]:
 
 def deviations(groups: Groups, name: str) -> list[float]:
     """By how many standard deviations the candidates of each answer exceed the mean of a number."""
-    values = [one.features[name] for group in groups for one in group if name in one.features]
+    members = [entrant for group in groups for entrant in group]
+    values = [entrant.features[name] for entrant in members if name in entrant.features]
     if len(set(values)) < 2:
         return [0.0] * len(groups)
     mean, spread = fmean(values), pstdev(values)
-    return [(fmean(one.features.get(name, mean) for one in group) - mean) / spread for group in groups]
+    return [(fmean(member.features.get(name, mean) for member in group) - mean) / spread for group in groups]
 
 
 def accuracy(judge: JudgeProfile, level: Level) -> float:
@@ -131,7 +132,7 @@ def accuracy(judge: JudgeProfile, level: Level) -> float:
 
 
 def is_assumed(judge: JudgeProfile) -> bool:
-    """Whether nobody said anything about the judge: every field of its profile has its default."""
+    """Whether the judge is unmeasured: every field of its profile has its default."""
     return all(getattr(judge, spec.name) == spec.default for spec in fields(JudgeProfile))
 
 
@@ -140,11 +141,11 @@ class Worth:
 
     def __init__(self, judge: JudgeProfile) -> None:
         scale = BENEFIT if is_assumed(judge) else 1.0
-        names = {
+        accuracies = {
             (Level.PARTIAL, True): judge.e1_high, (Level.PARTIAL, False): judge.e1_low,
             (Level.FULL, True): judge.e2_high, (Level.FULL, False): judge.e2_low,
         }  # fmt: skip
-        self._odds = {kind: scale * max(0.0, logit(share)) for kind, share in names.items()}
+        self._odds = {kind: scale * max(0.0, logit(share)) for kind, share in accuracies.items()}
         self._best = min(max(self._odds.values()), logit(SUREST))
         self._first_slot = judge.first_slot
         self.accuracy = math.exp(log_sigmoid(self._best))
@@ -160,10 +161,10 @@ class Worth:
 class Beliefs:
     """Log-odds of each answer by its wins and losses.
 
-    How often an answer wins is drawn once for each answer, from a beta distribution with the accuracy of the
-    judge as its mean if the answer is right, with ½ if it is wrong: a judge that likes a wrong answer likes
-    it again. So a record of wins and losses has a beta-binomial probability, and repeated verdicts count less
-    and less. A judge that was not measured may be at chance: then a record says nothing.
+    Each answer has a win rate of its own: a judge that prefers a wrong answer once prefers it again. The rate
+    comes from a beta distribution whose mean is the accuracy of the judge if the answer is right, and ½ if it
+    is wrong. So a record of wins and losses has a beta-binomial probability, and repeated verdicts count less
+    and less. An unmeasured judge may be at chance: then a record says nothing.
     """
 
     def __init__(
@@ -202,18 +203,21 @@ class Beliefs:
     def _normalised(self, odds: Sequence[float]) -> list[float]:
         """Log-odds as probabilities."""
         if not self.exclusive:
-            return [math.exp(log_sigmoid(one - self._nobody)) for one in odds]
+            return [math.exp(log_sigmoid(log_odds - self._nobody)) for log_odds in odds]
         top = max(self._nobody, *odds)
-        weights = [math.exp(one - top) for one in odds]
+        weights = [math.exp(log_odds - top) for log_odds in odds]
         total = sum(weights) + math.exp(self._nobody - top)
         return [weight / total for weight in weights]
 
 
 def log_record(wins: float, losses: float, alpha: float, beta: float) -> float:
-    """Log-probability of wins and losses whose rate has a beta distribution; their order does not matter."""
-    gone = math.lgamma(alpha + beta) - math.lgamma(alpha + beta + wins + losses)
-    won = math.lgamma(alpha + wins) - math.lgamma(alpha)
-    return gone + won + math.lgamma(beta + losses) - math.lgamma(beta)
+    """Log-probability of wins and losses in a certain order, if the win rate has a beta distribution."""
+    return log_beta(alpha + wins, beta + losses) - log_beta(alpha, beta)
+
+
+def log_beta(x: float, y: float) -> float:
+    """Logarithm of the beta function."""
+    return math.lgamma(x) + math.lgamma(y) - math.lgamma(x + y)
 
 
 def only(chances: Sequence[float], right: int, wrong: int, *, exclusive: bool) -> float:

@@ -1,9 +1,9 @@
-"""Posterior: ask the judge about the leading answers until the choice is sure enough for its price.
+"""Posterior: ask the judge about the leading answers until the choice is sure enough.
 
-Beyond the paper. Candidates that agree are votes, findings and scores count, and each verdict moves the
-log-odds by what it is worth (`belief`). The leading answer meets the next one, the third the fourth, and so
-on among those close behind, until no challenger has a real chance left or the tokens of the chosen `effort`
-are used up. See docs/explanation/posterior.md.
+Not in the paper. `belief` gives each answer a probability from votes, findings, scores and verdicts. In each
+round the leading answer meets the next one, the third the fourth, and so on among those close behind. The
+contest ends when no challenger has a real chance left, or the tokens of the chosen `effort` are used up. See
+docs/explanation/posterior.md, also for where the constants come from.
 """
 
 from collections import Counter
@@ -38,15 +38,18 @@ from caps.strategies.pairings import SlotHistory
 GAMES_OF_V1 = 3  # comparisons for each candidate that V1-Infer asks for
 PROMPT_TOKENS = 400  # of a question without its candidates, for prices
 AT_ONCE = 8  # questions a round
-CLOSE_BEHIND = 0.35  # chance against the leader from which others than the leader meet each other
+CLOSE_BEHIND = 0.35  # answers with this chance against the leader also meet each other
 MOST_MEETINGS = 2  # of two answers: both orders, with other candidates if there are some
-SHORT_ENOUGH = 0.5  # partial views are shown if a question costs at most this part of one on full views
-LEAST_ACCURACY = 0.55  # of a judge; views on which its verdicts are right less often are not asked about
-UNFITTED = 0.85  # what is stated at most where no labels stand behind a probability
+SHORT_ENOUGH = 0.5  # a question on partial views may cost at most this share of one on full views
+LEAST_ACCURACY = 0.55  # levels at which the judge's profile is less accurate are not asked about
+UNFITTED = 0.85  # the highest probability that is stated without labels
 
 
 class Effort(NamedTuple):
-    """When to stop: a target probability, a share of V1-Infer's tokens, and the least number of questions."""
+    """When to stop: at this probability against every challenger, or at this share of V1-Infer's tokens.
+
+    A pool may always use the tokens of `least` questions, so that small pools are not starved.
+    """
 
     target: float
     share: float
@@ -123,13 +126,13 @@ class ContestState:
         luck: Sequence[float],
         effort: Effort | None = None,
     ) -> None:
-        """`effort`: another one than the strategy's."""
+        """Take the effort of the strategy unless another one is passed."""
         self._strategy, self._effort = strategy, effort or EFFORTS[strategy.effort]
         self._entrants = {entrant.id: entrant for entrant in entrants}
         self._luck = dict(zip(self._entrants, luck, strict=True))
         self.groups = sorted(clusters(entrants), key=lambda group: self._luck[group[0].id])
         self._members = [middling(group, self._luck) for group in self.groups]
-        self.answer_of = {one: number for number, ids in enumerate(self._members) for one in ids}
+        self.answer_of = {entrant: number for number, ids in enumerate(self._members) for entrant in ids}
         self._texts = [_different_texts(ids, self._entrants) for ids in self._members]
         self._beliefs = strategy.beliefs(self.groups)
         self.chances = self._beliefs.chances()
@@ -139,7 +142,7 @@ class ContestState:
         self._meetings = Counter[frozenset[int]]()
         self._ties = Counter[frozenset[int]]()
         self._unanswered = set[frozenset[int]]()
-        self._full_question = PROMPT_TOKENS + 2 * fmean(one.sizes[Level.FULL] for one in entrants)
+        self._full_question = PROMPT_TOKENS + 2 * fmean(entrant.sizes[Level.FULL] for entrant in entrants)
         allowed = max(self._effort.share * GAMES_OF_V1 * len(entrants), self._effort.least)
         self._room = allowed * self._full_question
         self._levels = self._usable_levels(entrants)
@@ -148,7 +151,7 @@ class ContestState:
         """Update with a round; two answers about which a question went unanswered do not meet again."""
         self._rounds += 1
         for ask, answer in zip(asks, answers, strict=True):
-            pair = frozenset(self.answer_of[one] for one in ask.entrants)
+            pair = frozenset(self.answer_of[entrant] for entrant in ask.entrants)
             self._meetings[pair] += 1
             self._room -= self._tokens(ask)
             self._slots.record(ask)
@@ -169,7 +172,7 @@ class ContestState:
         order, limit = self._by_chance(), self._strategy.max_rounds
         if not self._levels or (limit and self._rounds >= limit):
             return []
-        rivals = [one for one in order[1:] if self._against(order[0], one) > 1 - self._effort.target]
+        rivals = [other for other in order[1:] if self._against(order[0], other) > 1 - self._effort.target]
         size = AT_ONCE
         if limit:
             size = max(size, ceil(self._room / self._full_question / (limit - self._rounds)))
@@ -185,12 +188,12 @@ class ContestState:
         partial views where the tokens left would not pay for full views of all that are close.
         """
         asks, waiting, leader = list[Ask](), list(contenders), contenders[0]
-        close = {one for one in contenders if self._against(leader, one) >= CLOSE_BEHIND} | {leader}
+        close = {other for other in contenders if self._against(leader, other) >= CLOSE_BEHIND} | {leader}
         scarce = self._room < len(close) * self._full_question
         level = self._levels[0] if scarce else Level.FULL
         while len(waiting) > 1 and len(asks) < size:
             first = waiting.pop(0)
-            for other in sorted(waiting, key=lambda one: self._ties[frozenset((first, one))]):
+            for other in sorted(waiting, key=lambda rival: self._ties[frozenset((first, rival))]):
                 if first != leader and not {first, other} <= close:
                     continue
                 if (ask := self._ask(first, other, level, asks)) is not None:
@@ -217,8 +220,8 @@ class ContestState:
         shown = Level.FULL if self._meetings[pair] else level
         a, b = (self._slots.least_shown(self._texts[number], shown) for number in (first, other))
         left = self._room - sum(map(self._tokens, asks))
-        for one, two in self._slots.orders(a, b, shown):
-            ask = Pairing(one, two, shown)
+        for slot_a, slot_b in self._slots.orders(a, b, shown):
+            ask = Pairing(slot_a, slot_b, shown)
             if not self._slots.was_asked(ask) and ask not in asks and self._tokens(ask) / 2 <= left:
                 return ask
         return None
@@ -237,25 +240,27 @@ class ContestState:
 
     def ranking(self) -> list[int]:
         """The likeliest candidate first; those that give the same answer follow each other."""
-        return [one for number in self._by_chance() for one in self._members[number]]
+        return [entrant for number in self._by_chance() for entrant in self._members[number]]
 
     def stated(self) -> dict[int, float]:
-        """The probability of each candidate that is stated: at most `UNFITTED` without labels."""
+        """The probability that is stated of each candidate: at most `UNFITTED` without labels."""
         most = 1.0 if self._strategy.calibrated else UNFITTED
-        return {one: min(most, self.chances[number]) for one, number in sorted(self.answer_of.items())}
+        return {
+            entrant: min(most, self.chances[number]) for entrant, number in sorted(self.answer_of.items())
+        }
 
     def facts(self) -> dict[str, float]:
-        """How likely the choice is to be right, what that rests on, and whether it is too little."""
+        """How likely the choice is right, what that rests on, and whether it is below `abstain_below`."""
         number = self._by_chance()[0]
         probability = self.stated()[self._members[number][0]]
-        found = {
+        facts = {
             "probability": probability,
             "calibrated": float(self._strategy.calibrated),
             "agree": float(votes_for(self.groups[number])),
             "verdicts": float(self.judged),
-            "tested": float(any("tests_passed" in one.features for one in self._entrants.values())),
+            "tested": float(any("tests_passed" in entrant.features for entrant in self._entrants.values())),
         }
-        return found | ({"abstain": 1.0} if probability < self._strategy.abstain_below else {})
+        return facts | ({"abstain": 1.0} if probability < self._strategy.abstain_below else {})
 
     def selection(self) -> Selection:
         """The choice as it stands."""
@@ -271,7 +276,7 @@ class ContestState:
             for level in (Level.PARTIAL, Level.FULL)
             if accuracy(self._strategy, level) >= LEAST_ACCURACY
         ]
-        partial = PROMPT_TOKENS + 2 * fmean(one.sizes[Level.PARTIAL] for one in entrants)
+        partial = PROMPT_TOKENS + 2 * fmean(entrant.sizes[Level.PARTIAL] for entrant in entrants)
         if Level.FULL not in levels:
             return ()
         return tuple(levels if partial <= SHORT_ENOUGH * self._full_question else [Level.FULL])
@@ -283,9 +288,9 @@ class ContestState:
 def _different_texts(ids: Sequence[int], entrants: Mapping[int, Entrant]) -> list[int]:
     """The candidates of an answer that a judge can tell apart: the first of each text."""
     first: dict[int, int] = {}
-    for one in ids:
-        text = entrants[one].text
-        first.setdefault(-one - 1 if text is None else text, one)
+    for entrant in ids:
+        text = entrants[entrant].text
+        first.setdefault(-entrant - 1 if text is None else text, entrant)
     return list(first.values())
 
 
@@ -294,11 +299,11 @@ def beliefs(
 ) -> list[dict[int, float]]:
     """How likely each candidate was to be right before the first round and after each."""
     state = ContestState(strategy, entrants, [0.0] * len(entrants))
-    found = [state.stated()]
+    history = [state.stated()]
     for turn in transcript:
         state.learn(turn.round.asks, turn.answers)
-        found.append(state.stated())
-    return found
+        history.append(state.stated())
+    return history
 
 
 def _describe_answer(ask: Ask, answer: Answer) -> str:
