@@ -202,6 +202,8 @@ def cell(pools: Pools, accuracy: float, given: argparse.Namespace) -> dict[str, 
     model = simulated(accuracy, given.shared)
     strategies: dict[str, Strategy] = {"posterior": Posterior()}
     if not given.only_posterior:
+        others = sorted(set(EFFORTS) - {Posterior().effort})
+        strategies |= {f"posterior, {effort}": Posterior(effort=effort) for effort in others}
         strategies |= {f"posterior, {most} rounds": Posterior(max_rounds=most) for most in ROUNDS}
         strategies["posterior, judge measured"] = Posterior(**settings_of(estimated(model)))
         strategies |= rivals()
