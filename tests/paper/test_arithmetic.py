@@ -11,9 +11,7 @@ from caps.core.standings import Tally
 from caps.core.types import Group, Pairing, Solo, verdict_of
 from caps.costs.closed_form import (
     ViewSizes,
-    asymptotic_tokens,
     caps_calls,
-    eq6_tokens,
     v1_infer_calls,
 )
 from caps.strategies.caps import ALL_E2
@@ -39,7 +37,10 @@ def test_standard_configuration_is_8_partial_and_10_full_calls():
 def test_predicted_token_share_of_the_scaling_table(n, share):
     predicted = caps_calls(n, 4).tokens(rho=0.12) / v1_infer_calls(n).tokens(rho=0.12)
     assert predicted == pytest.approx(share, abs=6e-4)
-    assert eq6_tokens(n, 4, 0.12) == pytest.approx(caps_calls(n, 4).tokens(0.12))
+    pool, finalists = n // 2, 4
+    reductions = (pool - finalists) if pool > finalists else 0  # Eq. 6: the sum of the halved rounds
+    as_printed = n // 2 * 0.12 + reductions + math.comb(finalists, 2)
+    assert caps_calls(n, 4).tokens(0.12) == pytest.approx(as_printed)
 
 
 def test_the_share_tends_to_1_plus_rho_over_2k():
@@ -50,13 +51,9 @@ def test_the_share_tends_to_1_plus_rho_over_2k():
 
 
 @pytest.mark.parametrize("n", [64, 100, 1000, 4096])
-def test_the_asymptotic_form_is_within_the_logarithm(n):
-    exact, approximate = caps_calls(n, 4).tokens(0.12), asymptotic_tokens(n, 4, 0.12)
-    assert abs(exact - approximate) <= 2 * math.log2(n)
-
-
-def test_one_more_candidate_costs_half_a_call_at_each_level():
-    assert asymptotic_tokens(101, 4, 0.12) - asymptotic_tokens(100, 4, 0.12) == pytest.approx(0.56)
+def test_the_asymptotic_form_of_equation_7_is_within_the_logarithm(n):
+    asymptotic = n / 2 * (1 + 0.12) - 4 + math.comb(4, 2)
+    assert abs(caps_calls(n, 4).tokens(0.12) - asymptotic) <= 2 * math.log2(n)
 
 
 def test_a_call_costs_1000_tokens_at_e1_and_8500_at_e2():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from caps.costs.closed_form import eq6_tokens
+from caps.costs.closed_form import caps_calls
 from caps.session.parts import make_strategy
 from caps.studies.metrics import METRICS, Cascade, MethodResults
 from caps.studies.results import Result, disagreements
@@ -67,7 +67,7 @@ def test_the_token_share_is_over_the_same_problems_and_none_without_a_reference(
 def test_the_closed_form_is_the_papers_prediction(n, percent):
     one = result(n=n, clusters=n, pairs=(8, 10), pair_tokens=(8 * 12, 10 * 100))
     share = value("closed_share", one, cascade=Cascade(4, dedup=True))
-    assert share == pytest.approx(eq6_tokens(n, 4, 0.12) / (3 * n))
+    assert share == pytest.approx(caps_calls(n, 4).tokens(0.12) / (3 * n))
     assert 100 * share == pytest.approx(percent, abs=0.06)
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from caps.cli import options
-from caps.cli.help import FILES, PERFORMANCE, STRATEGY
+from caps.cli.figures import Plots
+from caps.cli.help import FILES, STRATEGY
 from caps.cli.options import JsonFlag, allow_named, complete_strategies, configured, stated_settings
 from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import resolved_for
@@ -81,25 +82,6 @@ Simulate = Annotated[
     bool,
     typer.Option("--simulate", help="Use a simulated judge; ask no model.", rich_help_panel=STRATEGY),
 ]
-Processes = Annotated[
-    int | None,
-    typer.Option(
-        "--processes",
-        min=1,
-        metavar="N",
-        rich_help_panel=PERFORMANCE,
-        help="Worker processes of a simulation. Default: one per core.",
-    ),
-]
-Plots = Annotated[
-    Path | None,
-    typer.Option(
-        "--plots",
-        metavar="DIR",
-        rich_help_panel=FILES,
-        help="Draw the tables into this folder, as .svg files.",
-    ),
-]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -138,7 +120,7 @@ def bench(
     limit: options.Limit = None,
     only: Only = None,
     simulate: Simulate = False,
-    processes: Processes = None,
+    processes: options.Processes = None,
     plots: Plots = None,
     dry_run: DryRun = False,
     quiet: options.Quiet = False,

@@ -519,6 +519,16 @@ RunDomain = Annotated[
 # Settings of a run, for commands that take only a few of them.
 Judges = Annotated[list[str] | None, setting_option("judge")]
 Domain = Annotated[str | None, setting_option("domain")]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        "--processes",
+        min=1,
+        metavar="N",
+        help="Worker processes of a simulation, which do not change the figures. Default: one per core.",
+        rich_help_panel=PERFORMANCE,
+    ),
+]
 Fields = Annotated[str, setting_option("map")]
 Sandbox = Annotated[str, setting_option("sandbox")]
 JournalFile = Annotated[Path | None, setting_option("journal")]

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from caps.cli.figures import Html, Plots, write_figures
-from caps.cli.help import JUDGE, PERFORMANCE, SIZES, STRATEGY
-from caps.cli.options import Fields, JsonFlag, allow_named, complete_strategies, completion
+from caps.cli.help import JUDGE, SIZES, STRATEGY
+from caps.cli.options import Fields, JsonFlag, Processes, allow_named, complete_strategies, completion
 from caps.cli.output import print_json, say, stdout
 from caps.cli.progress import Progress
 from caps.config.sources import parse_assignments
@@ -109,16 +109,7 @@ def simulate(
             rich_help_panel=STRATEGY,
         ),
     ] = 1234,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            "--processes",
-            min=1,
-            metavar="N",
-            help="Worker processes, which do not change the figures. Default: by the work.",
-            rich_help_panel=PERFORMANCE,
-        ),
-    ] = None,
+    processes: Processes = None,
     plots: Plots = None,
     html: Html = None,
     as_json: JsonFlag = False,

@@ -1,4 +1,4 @@
-"""Closed forms of the verifier cost (paper, Eq. 6-9); Eq. 8 is Eq. 6 for N = 16 and f = 4."""
+"""Closed forms of the verifier cost (paper, Eq. 6, 8 and 9); Eq. 8 is Eq. 6 for N = 16 and f = 4."""
 
 import math
 from collections.abc import Sequence
@@ -76,21 +76,6 @@ def caps_calls(n: int, finalists: int) -> Calls:
         full, depth, pool = full + pool // 2, depth + 1, math.ceil(pool / 2)
     games = math.comb(pool, 2)
     return Calls(partial, full + games, depth + (games > 0))
-
-
-def eq6_tokens(n: int, finalists: int, rho: float) -> float:
-    """Eq. 6 exactly as printed, in units of T_2; used in the paper's tables."""
-    pool = math.ceil(n / 2)
-    rounds = max(0, math.ceil(math.log2(pool / finalists))) if n > 1 else 0
-    full = 0
-    for _ in range(rounds):
-        full, pool = full + pool // 2, math.ceil(pool / 2)
-    return (n // 2) * rho + full + math.comb(finalists, 2)
-
-
-def asymptotic_tokens(n: float, finalists: int, rho: float) -> float:
-    """Eq. 7 in units of T_2, without its O(log n) term."""
-    return n / 2 * (1 + rho) - finalists + math.comb(finalists, 2)
 
 
 def v1_infer_calls(n: int, multiplier: float = 3.0) -> Calls:

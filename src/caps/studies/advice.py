@@ -7,7 +7,6 @@ from itertools import cycle, islice
 from math import sqrt
 from random import Random
 from statistics import fmean, variance
-from typing import TypeAlias
 
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
@@ -54,9 +53,6 @@ CONSIDERED: tuple[tuple[str, Mapping[str, str]], ...] = (
 )
 
 
-_Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """Expected accuracy and cost of a strategy with this judge; simulated if it asks one."""
@@ -79,11 +75,13 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncertainty:
-    """Uncertainty of a forecast: the standard error of the judge's accuracy, and the number of new cases."""
+    """Uncertainty of a judge's accuracy: its standard error, and the cases on which it was measured."""
 
     accuracy: float = 0.0
-    cases: int = 1  # on which the judge was measured
-    new_cases: int | None = None  # that the interval is for; by default as many as there are pools
+    cases: int = 1
+
+
+CERTAIN = Uncertainty()
 
 
 def expectations(
@@ -94,61 +92,83 @@ def expectations(
     seed: int,
     scale: Mapping[str, float] | None = None,
     contests: int = CONTESTS,
-    uncertainty: Uncertainty | None = None,
+    uncertainty: Uncertainty = CERTAIN,
     report: Callable[[int], object] = abs,
 ) -> list[Expected]:
     """Simulate all considered strategies; `scale` is the ratio of measured to estimated tokens per level."""
-    named: dict[_Key, Strategy] = {
-        (name, tuple(settings.items())): make_strategy(name, settings) for name, settings in CONSIDERED
-    }
-    informed: dict[_Key, Strategy] = {(name, ()): made for name, made in _informed(profile)}
-    strategies = {**named, **informed}
+    named = {_label(name, settings): (name, settings) for name, settings in CONSIDERED}
+    strategies = {label: make_strategy(name, settings) for label, (name, settings) in named.items()}
+    informed = _informed(profile)
     found = forecast(
-        pools, strategies, model, seed=seed, contests=contests, uncertainty=uncertainty, report=report
+        pools,
+        {**strategies, **informed},
+        model,
+        seed=seed,
+        contests=contests,
+        uncertainty=uncertainty,
+        report=report,
     )
-    options = [_expected(key, *found[key], scale or {}, profiled=key in informed) for key in strategies]
     random = fmean(sum(pool.correct) / len(pool.correct) for pool in pools)
     possible = fmean(any(pool.correct) for pool in pools)
-    return [
-        replace(option, recovery=recovered_share(option.pass_at_1, random, possible)) for option in options
-    ]
+    options = []
+    for label, (results, interval) in found.items():
+        name, settings = named.get(label, (label, {}))
+        right = fmean(result.right for result in results)
+        games = sum(sum(result.apart) for result in results)
+        by_level = {str(level): at for at, level in enumerate(LEVELS)}
+        tokens = (
+            (scale or {}).get(level, 1.0) * fmean(result.tokens[at] for result in results)
+            for level, at in by_level.items()
+        )
+        options.append(
+            Expected(
+                strategy=name,
+                settings=settings,
+                profiled=label in informed,
+                pass_at_1=right,
+                interval=interval,
+                tokens=sum(tokens),
+                calls={
+                    level: fmean(result.calls[at] for result in results) for level, at in by_level.items()
+                },
+                pair_accuracy=sum(sum(result.apart_right) for result in results) / games if games else None,
+                recovery=recovered_share(right, random, possible),
+            )
+        )
+    return options
 
 
 def forecast(
     pools: Sequence[LabelledPool],
-    strategies: Mapping[_Key, Strategy],
+    strategies: Mapping[str, Strategy],
     model: JudgeModel,
     *,
     seed: int,
     contests: int = CONTESTS,
-    uncertainty: Uncertainty | None = None,
+    uncertainty: Uncertainty = CERTAIN,
     report: Callable[[int], object] = abs,
-) -> dict[_Key, tuple[list[Result], tuple[float, float]]]:
+) -> dict[str, tuple[list[Result], tuple[float, float]]]:
     """Simulate contests with a fitted judge; the 90 % prediction interval of the share that is right.
 
     The interval has three sources: the error of the measured accuracy (its effect is found by changing it
-    and repeating the contests), the sampling of the pools, and the sampling of the new cases. Candidates are
-    shuffled, so that an order with right ones first gives no advantage.
+    and repeating the contests), the sampling of the pools, and the sampling of as many new cases. Candidates
+    are shuffled, so that an order with right ones first gives no advantage.
     """
-    unsure = uncertainty or Uncertainty()
-    keys = {str(place): key for place, key in enumerate(strategies)}
-    named = {place: strategies[key] for place, key in keys.items()}
     many = shuffled(repeated(pools, contests, seed), seed)
-    results = simulate(many, named, model, seed=seed, report=report)
-    step = max(LEAST_STEP, unsure.accuracy)
+    results = simulate(many, strategies, model, seed=seed, report=report)
+    step = max(LEAST_STEP, uncertainty.accuracy)
     fewer = many[: max(1, len(many) // SHIFTED)]
-    moved = [simulate(fewer, named, _shifted(model, sign * step), seed=seed) for sign in (1, -1)]
-    new_cases = unsure.new_cases or len(pools)
+    moved = [simulate(fewer, strategies, _shifted(model, sign * step), seed=seed) for sign in (1, -1)]
     found = {}
-    for place, key in keys.items():
-        outcomes = [result.right for result in results[place]]
+    for label in strategies:
+        outcomes = [result.right for result in results[label]]
         share = fmean(outcomes)
-        better, worse = (fmean(result.right for result in results_moved[place]) for results_moved in moved)
-        by_judge = ((better - worse) / (2 * step) * unsure.accuracy) ** 2
+        better, worse = (fmean(result.right for result in results_moved[label]) for results_moved in moved)
+        by_judge = ((better - worse) / (2 * step) * uncertainty.accuracy) ** 2
         by_pools = _variance_of_mean(outcomes, min(len(pools), contests))
-        by_luck = (share * (1 - share) + 0.25 / len(many)) / new_cases
-        half = student(max(1, unsure.cases - 1), 0.9) * sqrt(by_judge + by_pools + by_luck)
-        found[key] = results[place], (max(0.0, share - half), min(1.0, share + half))
+        by_luck = (share * (1 - share) + 0.25 / len(many)) / len(pools)
+        half = student(max(1, uncertainty.cases - 1), 0.9) * sqrt(by_judge + by_pools + by_luck)
+        found[label] = results[label], (max(0.0, share - half), min(1.0, share + half))
     return found
 
 
@@ -205,37 +225,17 @@ def has_tests(cases: Iterable[Case | None]) -> bool:
     )
 
 
-def _informed(profile: JudgeProfile) -> list[tuple[str, Strategy]]:
+def _label(name: str, settings: Mapping[str, str]) -> str:
+    return " ".join([name, *(f"{field}={value}" for field, value in settings.items())])
+
+
+def _informed(profile: JudgeProfile) -> dict[str, Strategy]:
     """All strategies that use a judge profile."""
-    return [
-        (name, make_strategy(name, profile=profile))
+    return {
+        name: make_strategy(name, profile=profile)
         for name in STRATEGIES.table
         if profile_fields(make_strategy(name))
-    ]
-
-
-def _expected(
-    key: _Key,
-    results: Sequence[Result],
-    interval: tuple[float, float],
-    scale: Mapping[str, float],
-    *,
-    profiled: bool,
-) -> Expected:
-    names = [str(level) for level in LEVELS]
-    games = sum(sum(result.apart) for result in results)
-    calls = {name: fmean(result.calls[at] for result in results) for at, name in enumerate(names)}
-    tokens = {name: fmean(result.tokens[at] for result in results) for at, name in enumerate(names)}
-    return Expected(
-        strategy=key[0],
-        settings=dict(key[1]),
-        profiled=profiled,
-        pass_at_1=fmean(result.right for result in results),
-        interval=interval,
-        tokens=sum(count * scale.get(name, 1.0) for name, count in tokens.items()),
-        calls=calls,
-        pair_accuracy=sum(sum(result.apart_right) for result in results) / games if games else None,
-    )
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,12 +295,12 @@ def conclude(
     )  # fmt: skip
 
 
-def uncertainty_of(measured: JudgeMeasures, new_cases: int | None = None) -> Uncertainty:
+def uncertainty_of(measured: JudgeMeasures) -> Uncertainty:
     """The standard error of the accuracy at full views."""
     found = measured.levels["E2"].accuracy
     error = (found.high - found.low) / (2 * student(max(1, found.cases - 1)))
     error = max(error, math.sqrt((share := cautious(found)) * (1 - share) / (2 * found.cases)))
-    return Uncertainty(accuracy=error, cases=found.cases, new_cases=new_cases)
+    return Uncertainty(accuracy=error, cases=found.cases)
 
 
 def _scale(asked: DiagnosisRun, found: Sequence[Subject]) -> dict[str, float]:

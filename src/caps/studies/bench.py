@@ -1,7 +1,7 @@
 """Running a study: missing contests are played, live or simulated, and each result is stored at once."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from caps.judging.recorded import NOT_RECORDED, OTHER_TEXT, RecordedJudge, place
 from caps.session.resolve import Resolved
 from caps.session.session import Session, open_session
 from caps.studies.play import WORTH_PROCESSES, AnsweredAsk, Played, Step, Task, chunks_of, measure, play_task
-from caps.studies.results import AskedLine, Result, ResultFile, slug
+from caps.studies.results import AskedLine, Result, ResultFile, Unit, slug
 from caps.studies.suites import Shard, case_digest, pool_of, shuffled, suite_cases
 from caps.studies.tables import Book
 from caps.workers.child_python import map_in_processes
@@ -33,26 +33,26 @@ AT_ONCE = (
     4  # methods and seeds that run in parallel, so that the last cases of one do not leave a server idle
 )
 
-Missing = Callable[[Step, Case], bool]
-
 
 async def play_live(
     resolved: Resolved,
     cases: Sequence[Case],
     steps: Iterable[Step],
-    missing: Missing,
+    done: Container[Unit],
     *,
     shuffle: bool = False,
 ) -> AsyncGenerator[Result | str, None]:
-    """Play missing contests; yields results as they finish, or a message for a case that failed.
+    """Play contests that are not `done`; yields results as they finish, or a message for a case that failed.
 
     With `shuffle`, every seed gives another order of the candidates.
     """
-    waiting = [(step, [case for case in cases if missing(step, case)]) for step in steps]
+    digests = {case.id: case_digest(case) for case in cases}
+    waiting = [
+        (step, [case for case in cases if step.unit(case.id, digests[case.id]) not in done]) for step in steps
+    ]
     waiting = [(step, some) for step, some in waiting if some]
     if not waiting:
         return
-    digests = {case.id: case_digest(case) for case in cases}
     waiting = [(step, [_applied(resolved, case) for case in some]) for step, some in waiting]
     if shuffle:
         waiting = [(step, [shuffled(case, step.seed) for case in some]) for step, some in waiting]
@@ -168,11 +168,9 @@ class Bench:
         return sum(unit in found for unit in units), len(units)
 
     def missing(self, shard: Shard, step: Step) -> int:
-        """How many cases of a lot are not played yet in one step."""
+        """How many cases of a shard are not played yet in one step."""
         found = self._files[shard.suite.name].found
-        return sum(
-            (step.method, step.seed, name, step.made_of_case(own)) not in found for name, own in shard.cases
-        )
+        return sum(step.unit(name, own) not in found for name, own in shard.cases)
 
     def play(self, *, limit: int | None, processes: int, hear: Hear) -> None:
         """Play all missing contests; `hear` is called with the number of new results."""
@@ -194,7 +192,9 @@ class Bench:
             if all(unit in found for unit in shard.units()):
                 continue
             cases = list(suite_cases(shard.suite, limit))
-            async with aclosing(self._live(shard, cases)) as items:
+            assert shard.resolved is not None  # noqa: S101
+            playing = play_live(shard.resolved, cases, shard.steps, found, shuffle=shard.suite.shuffle)
+            async with aclosing(playing) as items:
                 async for item in items:
                     if isinstance(item, Result):
                         self._keep(shard.suite.name, [item], hear)
@@ -217,15 +217,6 @@ class Bench:
         file.add(results)
         hear(len(file.found) - before)
 
-    def _live(self, shard: Shard, cases: Sequence[Case]) -> AsyncGenerator[Result | str, None]:
-        assert shard.resolved is not None  # noqa: S101
-        found, digests = self._files[shard.suite.name].found, {case.id: case_digest(case) for case in cases}
-
-        def missing(step: Step, case: Case) -> bool:
-            return (step.method, step.seed, case.id, step.made_of_case(digests[case.id])) not in found
-
-        return play_live(shard.resolved, cases, shard.steps, missing, shuffle=shard.suite.shuffle)
-
     def _tasks(self, shard: Shard, limit: int | None) -> Iterator[Task]:
         """A shard in chunks of pools, with the steps that lack a result for any of a chunk."""
         found, recipe = self._files[shard.suite.name].found, shard.recipe
@@ -234,10 +225,7 @@ class Bench:
             steps = tuple(
                 step
                 for step in shard.steps
-                if any(
-                    (step.method, step.seed, pool.name, step.made_of_case(pool.digest)) not in found
-                    for pool in pools
-                )
+                if any(step.unit(pool.name, pool.digest) not in found for pool in pools)
             )
             if steps:
                 yield Task(pools, steps, recipe.judge, recipe.seed, shard.suite.name)

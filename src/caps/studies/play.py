@@ -15,7 +15,7 @@ from caps.core.types import Answer, Ask, Entrant, Level, Pairing, Selection, Una
 from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.strategies.caps import Caps
 from caps.strategies.dedup import clusters
-from caps.studies.results import Result, digest
+from caps.studies.results import Result, Unit, digest
 from caps.studies.simulation import LabelledPool
 from caps.workers.child_python import map_in_processes
 
@@ -36,6 +36,10 @@ class Step:
     def made_of_case(self, case: str | None) -> str:
         """The digest of a result, given that of its case; generated cases need none."""
         return self.made_of if case is None else digest(self.made_of, case)
+
+    def unit(self, name: str, case: str | None) -> Unit:
+        """The key of a result, given the name and the digest of its case."""
+        return self.method, self.seed, name, self.made_of_case(case)
 
 
 class AnsweredAsk(NamedTuple):

@@ -12,7 +12,7 @@ from msgspec.structs import replace as changed
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.registry import PRESETS
-from caps.studies.metrics import Figure, MethodResults, pass_at_1, token_share
+from caps.studies.metrics import MethodResults, pass_at_1, token_share
 from caps.studies.play import Step, Task, play_task
 from caps.studies.results import slug
 from caps.studies.study import Study, Suite, TableSpec, load_study, recipe
@@ -215,25 +215,19 @@ def standing_of(study: Study, book: Book) -> Standing:
         for suite, played in book.items()
         if OURS in played and OTHER in played
     }
-    rates = {suite: {m: pass_at_1(sheet) for m, sheet in own.items()} for suite, own in sheets.items()}
-    shares = {suite: {m: token_share(sheet) for m, sheet in own.items()} for suite, own in sheets.items()}
     code = {suite.name for suite in study.suites if str(suite.profile).startswith("code")} & sheets.keys()
-    own_shares = [shares[suite][OURS] for suite in (code or sheets.keys())]
-    known_shares = [figure.value for figure in own_shares if figure is not None]
-    points = []
-    for method in METHODS:
-        figures = [own[method] for own in rates.values() if own.get(method) is not None]
-        if figures:
-            halves = [((figure.high or 0) - (figure.low or 0)) / 2 for figure in figures if figure]
-            mean = fmean(figure.value for figure in figures if figure)
-            half = hypot(*halves) / len(halves)
-            used = [own[method] for own in shares.values() if own.get(method) is not None]
-            tokens = fmean(figure.value for figure in used if figure) if used else 0.0
-            points.append(StandingPoint(method, mean, max(0.0, mean - half), min(1.0, mean + half), tokens))
+    shares = [figure.value for suite in code or sheets if (figure := token_share(sheets[suite][OURS]))]
+    points = [
+        _point(method, [own[method] for own in sheets.values() if method in own])
+        for method in METHODS
+        if any(method in own for own in sheets.values())
+    ]
     return Standing(
-        ahead=sum(_value(own[OURS]) > _value(own[OTHER]) for own in rates.values()),
+        ahead=sum(
+            fmean(own[OURS].rates.values()) > fmean(own[OTHER].rates.values()) for own in sheets.values()
+        ),
         suites=len(sheets),
-        token_share=fmean(known_shares) if known_shares else None,
+        token_share=fmean(shares) if shares else None,
         code=bool(code),
         **_published_standing(),
         points=tuple(points),
@@ -241,8 +235,14 @@ def standing_of(study: Study, book: Book) -> Standing:
     )
 
 
-def _value(figure: Figure | None) -> float:
-    return 0.0 if figure is None else figure.value
+def _point(method: str, sheets: Sequence[MethodResults]) -> StandingPoint:
+    """The means of a method over suites."""
+    rates = [figure for sheet in sheets if (figure := pass_at_1(sheet))]
+    shares = [figure.value for sheet in sheets if (figure := token_share(sheet))]
+    mean = fmean(figure.value for figure in rates)
+    half = hypot(*(((figure.high or 0) - (figure.low or 0)) / 2 for figure in rates)) / len(rates)
+    tokens = fmean(shares) if shares else 0.0
+    return StandingPoint(method, mean, max(0.0, mean - half), min(1.0, mean + half), tokens)
 
 
 def _published(name: str) -> Mapping[str, Mapping[str, float]]:

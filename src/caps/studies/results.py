@@ -221,22 +221,9 @@ def _refuse_others(folder: Path, own: dict[str, object]) -> None:
 
 
 def _is_expected(path: Path) -> bool:
-    """Whether an older version wrote this, or the shell redirects our output into it."""
-    if path.name == "results" and path.is_dir():
-        return all(_holds_results(file) for file in path.iterdir())
+    """Whether this is a journal, or the shell redirects our output into it."""
     journal = path.name.endswith(("-wal", "-shm", "-lock")) or (path.is_file() and is_database(path))
-    return path.name in ("tables", "tables.md", "page.html", "selections") or journal or is_own_output(path)
-
-
-def _holds_results(path: Path) -> bool:
-    if path.suffix != ".jsonl" or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        first = file.readline(1 << 20)
-    try:
-        return not first or bool(_DECODER.decode(first))
-    except msgspec.MsgspecError:
-        return False
+    return journal or is_own_output(path)
 
 
 def selection_line(one: Result) -> bytes:

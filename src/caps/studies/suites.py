@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from itertools import islice
 from random import Random
 from typing import Any
@@ -123,7 +123,7 @@ class Shard:
         """The keys of all its results, in order."""
         for step in self.steps:
             for name, own in self.cases:
-                yield step.method, step.seed, name, step.made_of_case(own)
+                yield step.unit(name, own)
 
     def pools(self, limit: int | None) -> list[LabelledPool]:
         """The pools of simulated verdicts: generated, or those of its cases."""
@@ -229,7 +229,12 @@ def _with_stated_profile(simulated: Mapping[str, Any], method: Method) -> Method
 
 def _steps(study: Study, methods: list[Method], judge: list[Any]) -> tuple[Step, ...]:
     return tuple(
-        Step(method.name, method.strategy, seed, digest(_version(), judge, *_described(method.strategy)))
+        Step(
+            method.name,
+            method.strategy,
+            seed,
+            digest(version("caps-select"), judge, *_described(method.strategy)),
+        )
         for method in methods
         for seed in study.seeds
     )
@@ -248,10 +253,3 @@ def _identity(resolved: Resolved) -> list[Any]:
     ]
     shared = identity(resolved.config, without=("strategy", "judge"))
     return [judges, shared, resolved.cases.criteria, resolved.templates]
-
-
-def _version() -> str:
-    try:
-        return version("caps-select")
-    except PackageNotFoundError:
-        return "unknown"
