@@ -97,7 +97,7 @@ def write(run: Path) -> tuple[list[Path], float]:
     """The page and the files beside it."""
     started = time.process_time()
     with open_run(run) as run_:
-        report = load_report(run_, keep_cases=True)
+        report = load_report(run_)
         files = write_page(run_page(report), receipts(report), run / "report.html")
     return files, time.process_time() - started
 

@@ -99,7 +99,7 @@ def report(
 def write_report(path: Path) -> Path:
     """Write the page of a run into its folder."""
     with open_run(path) as run:
-        loaded = load_report(run, keep_cases=True)
+        loaded = load_report(run)
         return write_page(run_page(loaded), receipts(loaded), path / REPORT)[0]
 
 
@@ -132,7 +132,7 @@ def _write_index(folder: Path, runs: list[Path], output: Path | None, *, texts: 
     with ExitStack() as stack:
         loaded = {}
         for path in runs:
-            run = load_report(stack.enter_context(open_run(path)), keep_cases=True)
+            run = load_report(stack.enter_context(open_run(path)))
             page = write_page(run_page(run, texts=texts), receipts(run, texts=texts), path / REPORT)[0]
             address = os.path.relpath(page, out.parent)
             loaded[quote(Path(address).as_posix())] = run
@@ -146,11 +146,11 @@ def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, tex
         name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in case)
         page, usual = case_page(runs[0], case), f"receipt-{name}.html"
     elif len(runs) == 1:
-        loaded = load_report(runs[0], keep_cases=True)
+        loaded = load_report(runs[0])
         page, held, usual = run_page(loaded, texts=texts), receipts(loaded, texts=texts), REPORT
     else:
-        all_ = [load_report(run, keep_cases=True) for run in runs]
-        held = chain.from_iterable(receipts(one, texts=texts) for one in all_)
+        all_ = [load_report(run) for run in runs]
+        held = chain.from_iterable(receipts(run, texts=texts) for run in all_)
         page, usual = comparison_page(all_, texts=texts), "compared.html"
     out = output or runs[0].path / usual
     files = write_page(page, held, out)

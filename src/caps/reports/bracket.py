@@ -81,17 +81,17 @@ def _scores(contest: Contest, label: Label) -> list[Text]:
     best = chosen.order[:SHOWN]
     more = len(chosen.order) - len(best)
     tail = [Text(f"{more} more", style="dim")] if more else []
-    width = max(len(label(one)) for one in best)
+    width = max(len(label(player)) for player in best)
     if not chosen.scores:
         return [Text("winner: ", style="dim") + Text(label(chosen.winner), style="bold green")]
-    top = max([abs(chosen.scores.get(one, 0.0)) for one in best] + [1e-9])
+    top = max([abs(chosen.scores.get(player, 0.0)) for player in best] + [1e-9])
     lines = [Text(chosen.score_kind or "score", style="dim")]
-    for one in best:
-        score = chosen.scores.get(one)
+    for player in best:
+        score = chosen.scores.get(player)
         bar = "" if score is None else "█" * round(BAR * max(score, 0.0) / top)
         shown = "–" if score is None else f"{score:.2f}"
-        style = "bold green" if one == chosen.winner else ""
-        lines.append(Text(f"{label(one):<{width}}  {shown:>6}  {bar}", style=style))
+        style = "bold green" if player == chosen.winner else ""
+        lines.append(Text(f"{label(player):<{width}}  {shown:>6}  {bar}", style=style))
     return lines + tail
 
 
@@ -116,7 +116,9 @@ def _tree(turns: Sequence[Turn], contest: Contest, label: Label) -> list[Text]:
     lines: list[Text] = []
     for block in blocks.values():
         lines += [*block.lines, Text()]
-    lines += [Text(f"{label(one)} comes back: it lost narrowly", style="yellow") for one in chosen.rescued]
+    lines += [
+        Text(f"{label(player)} comes back: it lost narrowly", style="yellow") for player in chosen.rescued
+    ]
     return lines
 
 
@@ -174,17 +176,17 @@ def _cross_table(turn: Turn, contest: Contest, label: Label) -> list[Text]:
             sign = "=" if answer.a == answer.b else ("+" if answer.a > answer.b else "-") * _strength(answer)
         cells[ask.a, ask.b] = f"{sign}{SLOT_A}"
         cells[ask.b, ask.a] = sign.translate(str.maketrans("+-", "-+"))
-    players = [one for one in contest.selection.order if any(one in pair for pair in cells)]
-    names = [label(one) for one in players]
+    players = [player for player in contest.selection.order if any(player in pair for pair in cells)]
+    names = [label(player) for player in players]
     width = max(4, *(len(name) for name in names)) + 1
     head = " " * width + "".join(f"{name:>{width}}" for name in names)
     head += f"   {contest.selection.score_kind}"
     lines = [Text(head.rstrip(), style="dim")]
-    for one, name in zip(players, names, strict=True):
-        row = "".join(f"{cells.get((one, other), '·'):>{width}}" for other in players)
-        score = contest.selection.scores.get(one)
+    for player, name in zip(players, names, strict=True):
+        row = "".join(f"{cells.get((player, other), '·'):>{width}}" for other in players)
+        score = contest.selection.scores.get(player)
         shown = "" if score is None else f"{score:>11.2f}"
-        style = "bold green" if one == contest.selection.winner else ""
+        style = "bold green" if player == contest.selection.winner else ""
         lines.append(Text(f"{name:<{width}}{row}{shown}", style=style))
     return lines
 

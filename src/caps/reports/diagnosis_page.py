@@ -102,19 +102,17 @@ def shares_picture(name: str, measured: JudgeMeasures, stamp: str | None) -> Pic
 
 def calibration_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | None:
     """Whether the judge is right more often where it says it is sure."""
-    probabilities = any(found.curve for found in measured.levels.values())
+    probabilities = any(level.curve for level in measured.levels.values())
     stated = (
         [(0.5 + step / 10, f"{50 + 10 * step} %") for step in range(6)]
         if probabilities
         else [(0, "LOW"), (1, "HIGH")]
     )
     series = [
-        Series(
-            name=SEEN[level], spots=_stated(found) if probabilities else _worded(found), full=level == "E2"
-        )
-        for level, found in measured.levels.items()
+        Series(name=SEEN[name], spots=_stated(level) if probabilities else _worded(level), full=name == "E2")
+        for name, level in measured.levels.items()
     ]
-    if not any(one.spots for one in series):
+    if not any(points.spots for points in series):
         return None
     title = QUESTIONS["calibration"].title
     axis = "probability it gives the one it prefers" if probabilities else "confidence it states"
@@ -128,14 +126,14 @@ def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture
     """Expected accuracy against tokens of every strategy considered."""
     points = [
         Point(
-            label=named(one),
-            tokens=one.tokens,
-            share=one.pass_at_1,
-            low=one.interval[0],
-            high=one.interval[1],
-            chosen=one == chosen,
+            label=named(option),
+            tokens=option.tokens,
+            share=option.pass_at_1,
+            low=option.interval[0],
+            high=option.interval[1],
+            chosen=option == chosen,
         )
-        for one in options
+        for option in options
     ]
     note = "Simulated contests with a judge fitted to these figures; whiskers: 90 % for as many new cases."
     return Picture(name="strategies", drawing=plane(points, QUESTIONS["strategies"].title, [note]))
@@ -145,12 +143,12 @@ def _notes(stamp: str | None, *notes: str) -> list[str]:
     return [*(() if stamp is None else (f"{stamp}.",)), *notes]
 
 
-def _stated(found: LevelMeasures) -> list[Spot]:
-    return [_spot(one.stated, one.right) for one in found.curve]
+def _stated(level: LevelMeasures) -> list[Spot]:
+    return [_spot(point.stated, point.right) for point in level.curve]
 
 
-def _worded(found: LevelMeasures) -> list[Spot]:
-    said = ((0.0, found.confidence.low), (1.0, found.confidence.high))
+def _worded(level: LevelMeasures) -> list[Spot]:
+    said = ((0.0, level.confidence.low), (1.0, level.confidence.high))
     return [_spot(place, right) for place, right in said if right is not None]
 
 
@@ -159,27 +157,27 @@ def _spot(at: float, right: Estimate) -> Spot:
 
 
 def diagnosis_page(
-    found: Conclusion, judge: JudgeLabel, line: str, *, pairs_most: int, made: Sequence[tuple[str, str]]
+    conclusion: Conclusion, judge: JudgeLabel, line: str, *, pairs_most: int, made: Sequence[tuple[str, str]]
 ) -> Page:
     """The page of a diagnosis; `made` are the facts of how it was run."""
-    measured, stamp = found.measured, stamp_of(judge)
-    drawn = diagnosis_pictures(measured, found.options, found.chosen, stamp)
+    measured, stamp = conclusion.measured, stamp_of(judge)
+    drawn = diagnosis_pictures(measured, conclusion.options, conclusion.chosen, stamp)
     settled = diagnosis.judged_words(measured, pairs_most=pairs_most)[-1]
-    advice, *reasons = diagnosis.advice_words(measured, found.chosen)
+    advice, *reasons = diagnosis.advice_words(measured, conclusion.chosen)
     about = " is worth as a judge, from pairs of candidates whose labels are known."
     intro = el("p", "What ", el("b", judge.name), about, class_="lead")
     answer = [
         el("p", f"{stamp}.", class_="simulated") if stamp else None,
         el("p", f"{capital(advice)}.", class_="lead"),
         el("pre", line, tabindex=0, class_="command"),
-        *(el("p", f"Warning: {words}.", class_="simulated") for words in found.warnings),
-        _cards(measured, found),
+        *(el("p", f"Warning: {words}.", class_="simulated") for words in conclusion.warnings),
+        _cards(measured, conclusion),
         el("p", f"{capital(settled)}.", class_="note"),
         *(el("p", f"{capital(words)}.", class_="note") for words in reasons),
     ]
     sections = [section(*QUESTIONS[picture.name][:2], picture.drawing.framed()) for picture in drawn]
-    tables = diagnosis.options_table(found.options, found.chosen), diagnosis.figures(measured)
-    profile = ((f"profile · {name}", number(value, 4)) for name, value in asdict(found.profile).items())
+    tables = diagnosis.options_table(conclusion.options, conclusion.chosen), diagnosis.figures(measured)
+    profile = ((f"profile · {name}", number(value, 4)) for name, value in asdict(conclusion.profile).items())
     return Page(
         title="diagnosis · caps report",
         figures=[
@@ -201,15 +199,15 @@ def stamp_of(judge: JudgeLabel) -> str | None:
     return f"{capital(judge.source)}: no model was asked" if judge.simulated else None
 
 
-def _cards(measured: JudgeMeasures, found: Conclusion) -> Html:
+def _cards(measured: JudgeMeasures, conclusion: Conclusion) -> Html:
     shown = []
     for level in ("E2", "E1"):
-        one = measured.levels[level]
-        word = CLASS_NAMES[classify(one.accuracy)]
-        low, high = percent(one.accuracy.low), percent(one.accuracy.high)
+        accuracy = measured.levels[level].accuracy
+        word = CLASS_NAMES[classify(accuracy)]
+        low, high = percent(accuracy.low), percent(accuracy.high)
         about = f"{SEEN[level]}: {word}. 95 % interval {low} to {high}."
-        shown.append(card(f"{percent(one.accuracy.value)} %", "of pairs right", about))
-    best, pairs = found.chosen, number(measured.pairs, 0)
+        shown.append(card(f"{percent(accuracy.value)} %", "of pairs right", about))
+    best, pairs = conclusion.chosen, number(measured.pairs, 0)
     expected = (
         f"Expected Pass@1 {percent(best.pass_at_1)} % for {number(best.tokens, 0)} tokens a case, simulated."
     )

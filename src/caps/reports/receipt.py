@@ -341,7 +341,9 @@ def _from_line(line: Line, case: Case | None, games: Sequence[Asked]) -> Receipt
         dict(enumerate(line.get("scores") or ())),
         dict(enumerate(line.get("tests_passed") or ())),
     )
-    labels = {} if case is None else {place: one.correct for place, one in enumerate(case.candidates)}
+    labels = (
+        {} if case is None else {place: candidate.correct for place, candidate in enumerate(case.candidates)}
+    )
     ranks = {candidate: rank for rank, candidate in enumerate(line.get("order") or (), 1)}
     standings = (
         Standing(

@@ -23,7 +23,6 @@ from caps.runs.run_file import judges_of
 from caps.runs.summary import Figures, count_figures
 from caps.strategies.dedup import count_votes, dedup
 
-KEPT_CHARACTERS = 120_000_000  # of candidates in memory; a larger run reads its cases again for receipts
 UNSURE = 0.7  # choices less likely than this are listed as unsure
 GROUPED_CHARACTERS = 40  # longer values of a field are texts, which group nothing
 # Fields that are answers, and the names of columns.
@@ -90,8 +89,7 @@ def is_unsure(line: Line) -> bool:
 class RunReport:
     """A run with its figures, known labels, and what a list says about each case.
 
-    `cases` are those with a result, with their findings; None if they are too many to keep. `misjudged` are
-    those in which the judge preferred a wrong candidate to a right one.
+    `misjudged` are the cases in which the judge preferred a wrong candidate to a right one.
     """
 
     run: RebuiltRun
@@ -102,7 +100,6 @@ class RunReport:
     choices: Choices
     quality: JudgeQuality
     misjudged: frozenset[str]
-    cases: dict[str, Case] | None = None
 
     @property
     def outcomes(self) -> Outcomes:
@@ -153,25 +150,19 @@ class RunReport:
         return None if outcome is None else outcome == "right"
 
 
-def load_report(run: RebuiltRun, *, keep_cases: bool = False) -> RunReport:
-    """Count the figures of a run; `keep_cases` if the receipts of all of them follow."""
-    labels, facts, size = {}, {}, 0
-    cases: dict[str, Case] | None = {} if keep_cases else None
+def load_report(run: RebuiltRun) -> RunReport:
+    """Count the figures of a run."""
+    labels, facts = {}, {}
     for read in run.cases():
         line = run.selections.get(read.id)
         if line is not None:
             case = run.with_findings(read)
             labels[case.id] = tuple(candidate.correct for candidate in case.candidates)
             facts[case.id] = case_facts(run, case, line)
-            size += sum(len(candidate.text) for candidate in case.candidates)
-            if size > KEPT_CHARACTERS:
-                cases = None
-            elif cases is not None:
-                cases[case.id] = case
     figures = count_figures(run.selections.values(), run.calls, labels, run.resolved.price)
     quality, misjudged = count_judge_quality(run.calls, labels)
     name = run.path.resolve().name
-    report = RunReport(run, name, figures, labels, facts, Choices(), quality, misjudged, cases)
+    report = RunReport(run, name, figures, labels, facts, Choices(), quality, misjudged)
     for case_id, line in run.selections.items():
         report.choices.add(line, facts.get(case_id), right=report.right(case_id))
     return report

@@ -552,7 +552,8 @@ def _row(index: int, line: Line, report: RunReport, columns: Sequence[Column], f
 
 def receipts(report: RunReport, *, texts: bool = True) -> Iterator[Html]:
     """Yield the receipt of every case, in the order of the rows."""
-    run, cases = report.run, _cases(report)
+    run = report.run
+    cases = map(run.with_findings, run.cases())
     gc.freeze()  # the lines of the run stay: the garbage collector need not look at them again and again
     try:
         for line in run.selections.values():
@@ -561,13 +562,6 @@ def receipts(report: RunReport, *, texts: bool = True) -> Iterator[Html]:
             yield receipt_view(receipt, exchanges, case if texts else None)
     finally:
         gc.unfreeze()
-
-
-def _cases(report: RunReport) -> Iterator[Case]:
-    """The cases of a report with their findings."""
-    if report.cases is not None:
-        return iter(report.cases.values())
-    return map(report.run.with_findings, report.run.cases())
 
 
 def next_case(cases: Iterator[Case], name: str) -> Case | None:

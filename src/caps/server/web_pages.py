@@ -81,10 +81,10 @@ def _page(name: str) -> Response:
 def _content(name: str) -> tuple[str, str]:
     """The text of a page, and the policy that lets nothing but its own script and style run."""
     web = files("caps.server") / "web"
-    files_of_page = ("elements.js", f"{name}.js", f"{name}.html", "pages.css")
-    shared, own, page, own_style = ((web / one).read_text("utf-8") for one in files_of_page)
-    style = "".join(map(asset, STYLES)) + own_style
-    script = f'"use strict";(() => {{\n{shared}{own}}})();\n'
+    names = ("elements.js", f"{name}.js", f"{name}.html", "pages.css")
+    elements, code, page, page_style = ((web / file).read_text("utf-8") for file in names)
+    style = "".join(map(asset, STYLES)) + page_style
+    script = f'"use strict";(() => {{\n{elements}{code}}})();\n'
     policy = (
         f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; "
         "connect-src 'self'; "

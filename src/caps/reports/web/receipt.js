@@ -1,14 +1,6 @@
 // Receipts: previous and next, keys, links to a game.
-const KEYS = [["j / k", "next / previous case or row"], ["Enter", "open a case of the table"], ["/", "search"], ["Esc", "back to all cases"], ["?", "this list"]];
-const help = make("dialog", "", { id: "keys", "aria-label": "Keys" });
-{
-  const list = document.createElement("dl");
-  for (const [key, what] of KEYS) { const row = document.createElement("div"); row.append(make("dt", key), make("dd", what)); list.append(row); }
-  const close = make("button", "Close", { type: "button" });
-  close.addEventListener("click", () => help.close());
-  help.append(make("p", "Keys", { class: "eyebrow" }), list, close);
-  document.body.append(help);
-}
+const help = document.getElementById("keys");
+help.querySelector("button").addEventListener("click", () => help.close());
 
 const caseAddress = (row, game = null) => `#case=${encodeURIComponent(row.name)}${game === null ? "" : `&game=${game}`}`;
 
