@@ -13,13 +13,14 @@ import typer
 
 from caps.cli.options import RunDomain, named_domain
 from caps.cli.output import print_json, say, write_result
+from caps.cli.progress import Progress
 from caps.core.errors import InputError, JournalError
 from caps.core.text import plural, printable
 from caps.journal.store import Journal
 from caps.reports.compare import comparison_page, index_page
 from caps.reports.html import Html
 from caps.reports.page import write_page
-from caps.reports.report import load_report
+from caps.reports.report import RunReport, load_report
 from caps.reports.run_page import case_page, receipt_line, receipts, run_page
 from caps.runs.folder import read_run
 from caps.runs.rebuild import RebuiltRun
@@ -100,7 +101,15 @@ def write_report(path: Path) -> Path:
     """Write the page of a run into its folder."""
     with open_run(path) as run:
         loaded = load_report(run)
-        return write_page(run_page(loaded), receipts(loaded), path / REPORT)[0]
+        return write_page(run_page(loaded), _receipts(loaded), path / REPORT)[0]
+
+
+def _receipts(report: RunReport, *, texts: bool = True) -> Iterator[Html]:
+    """The receipts of a run; a large one takes minutes, so it shows how many are written."""
+    with Progress("receipts", len(report.selections)) as progress:
+        for receipt in receipts(report, texts=texts):
+            yield receipt
+            progress.advance()
 
 
 @contextmanager
@@ -133,7 +142,7 @@ def _write_index(folder: Path, runs: list[Path], output: Path | None, *, texts: 
         loaded = {}
         for path in runs:
             run = load_report(stack.enter_context(open_run(path)))
-            page = write_page(run_page(run, texts=texts), receipts(run, texts=texts), path / REPORT)[0]
+            page = write_page(run_page(run, texts=texts), _receipts(run, texts=texts), path / REPORT)[0]
             address = os.path.relpath(page, out.parent)
             loaded[quote(Path(address).as_posix())] = run
         write_page(index_page(folder.resolve().name, loaded), (), out)
@@ -147,10 +156,10 @@ def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, tex
         page, usual = case_page(runs[0], case), f"receipt-{name}.html"
     elif len(runs) == 1:
         loaded = load_report(runs[0])
-        page, held, usual = run_page(loaded, texts=texts), receipts(loaded, texts=texts), REPORT
+        page, held, usual = run_page(loaded, texts=texts), _receipts(loaded, texts=texts), REPORT
     else:
         all_ = [load_report(run) for run in runs]
-        held = chain.from_iterable(receipts(run, texts=texts) for run in all_)
+        held = chain.from_iterable(_receipts(run, texts=texts) for run in all_)
         page, usual = comparison_page(all_, texts=texts), "compared.html"
     out = output or runs[0].path / usual
     files = write_page(page, held, out)

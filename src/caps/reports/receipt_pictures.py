@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 
 from caps.core.text import number
-from caps.reports.charts import WIDTH, Drawing, Scale, axes, fitted, joined, label, line
+from caps.reports.charts import SHARES, WIDTH, Scale, axes, fitted, joined, label, line
 from caps.reports.elements import scrolled
 from caps.reports.html import Child, Html, el, join
 from caps.reports.numbers import share
@@ -252,7 +252,6 @@ def verdicts_about(receipt: Receipt, members: Sequence[int]) -> dict[str, int]:
 STEPS = "The probability of the likeliest answers after each verdict; a dot opens the call."
 SHOWN_LINES = 5
 LEFT, RIGHT, TOP, BOTTOM = 48, WIDTH - 96, 10, 190
-SHARES = ((0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %"))
 UPWARD = Scale(0, 1, BOTTOM, TOP)
 
 
@@ -285,7 +284,11 @@ def steps(receipt: Receipt, described: Sequence[str]) -> Html | None:
             drawn.append(game_link(game, el("title", words), dot))
     title = f"How the probability moved in {receipt.case}"
     ends = ", ".join(f"{receipt.name(group.members[0])} {share(group.chances[-1])}" for group in groups)
-    return _drawn(drawn, BOTTOM + 40, title, ends)
+    # A group, since a picture would hide its links from screen readers.
+    return el(
+        "svg", *drawn, viewBox=f"0 0 {WIDTH} {BOTTOM + 40}", class_="beliefs drawing", role="group",
+        aria_label=f"{title}: {ends}",
+    )  # fmt: skip
 
 
 def _spread(places: Sequence[float], least: float = 15) -> list[float]:
@@ -299,10 +302,3 @@ def _spread(places: Sequence[float], least: float = 15) -> list[float]:
         moved[place] = min(moved[place], floor)
         floor = moved[place] - least
     return moved
-
-
-def _drawn(drawn: Sequence[Html], height: float, title: str, about: str) -> Html:
-    """Lines with links in them: a group, since a picture would hide its links from screen readers."""
-    body = Drawing(join(drawn), height, title, about)
-    return el("svg", body.body, viewBox=f"0 0 {WIDTH} {height:g}", class_="beliefs drawing", role="group",
-              aria_label=f"{title}: {about}")  # fmt: skip
