@@ -4,7 +4,7 @@ A key is sent only to the address it was given for.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -18,7 +18,7 @@ from caps.core.errors import CapsError, ModelError, NoEndpointError, SettingErro
 from caps.core.secrets import shown_address, split_addresses
 from caps.core.text import printable_line
 from caps.models.base import Completion, ConnectOptions, HasConnections, Model, Notify, Request, ignore
-from caps.models.http import HttpModel
+from caps.models.http import NO_LIST, HttpModel
 from caps.models.servers import ServersModel, join_addresses
 from caps.models.weights import Report, default_weights, path_of, weights_name
 from caps.models.wire import NAME_CHARS, model_rows
@@ -123,8 +123,12 @@ def find_endpoints(config: RunConfig, keys: Keys, connector: Connector) -> Endpo
 
 async def least_context(models: Mapping[Endpoint, Model]) -> int | None:
     """The fewest tokens of context that an endpoint reports; None if none of them does."""
-    lengths = await asyncio.gather(*(context_of(model, where.model) for where, model in models.items()))
-    return min((one for one in lengths if one is not None), default=None)
+    return await _least(context_of(model, where.model) for where, model in models.items())
+
+
+async def _least(lengths: Iterable[Awaitable[int | None]]) -> int | None:
+    known = [length for length in await asyncio.gather(*lengths) if length is not None]
+    return min(known, default=None)
 
 
 def call_capacity(models: Iterable[Model], *, auto: bool) -> Callable[[], int]:
@@ -217,7 +221,7 @@ async def _query(endpoint: ServerAddress, seconds: float) -> Discovered:
     try:
         async with asyncio.timeout(seconds):
             status, listed = await model.listing()
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+    except NO_LIST as error:
         state: State = "strange" if isinstance(error, ValueError) else "silent"
         return Discovered(endpoint.kind, model.address, state, problem=_reason(error))
     finally:
@@ -242,14 +246,13 @@ async def context_of(model: object, name: str) -> int | None:
     if not name:
         return None
     if isinstance(model, ServersModel):
-        lengths = await asyncio.gather(*(context_of(one, name) for one in model.members))
-        return min((one for one in lengths if one is not None), default=None)
+        return await _least(context_of(server, name) for server in model.members)
     if not isinstance(model, HttpModel):
         return _first_count([getattr(model, "context", None)])
     try:
         async with asyncio.timeout(SECONDS):
             _, listed = await model.listing()
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+    except NO_LIST:
         return None
     rows = (row for row in model_rows(listed) or () if row["id"] == name)
     return next((_parse_model(row).context for row in rows), None)

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from random import Random
-from types import TracebackType
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import aiohttp
@@ -71,6 +70,7 @@ def parse_base(base_url: str) -> URL:
 
 
 CHAT = "chat/completions"
+NO_LIST = (aiohttp.ClientError, OSError, TimeoutError, ValueError)  # why a server does not list its models
 # Shorter than the 5 s after which uvicorn closes a connection: a request sent at that moment would be lost.
 KEEPALIVE_SECONDS = 4.0
 MOST_NAMES = 10  # of served models in an error message
@@ -243,7 +243,7 @@ class HttpModel:
         """Names of the models served; empty when the server does not say."""
         try:
             _, listed = await self.listing()
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        except NO_LIST:
             return ()
         return tuple(printable_line(row["id"][:NAME_CHARS]) for row in model_rows(listed) or ())
 
@@ -361,10 +361,8 @@ class HttpConnection:
             model.observer.on_wait(time.perf_counter() - arrived)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._model._gate.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        await self._model._gate.__aexit__()
 
     async def complete(self, request: Request) -> Completion:
         """Answer a request, with retries."""

@@ -92,9 +92,7 @@ class Gate:
             return self._issue()
         return await self._wait()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.busy -= 1
         if self._waiting:
             self._admit()

@@ -37,7 +37,7 @@ from caps.core.secrets import Secrets, split_addresses
 from caps.files import UNDECODABLE
 from caps.models.base import Completion, ConnectOptions, Notify, Request, ignore
 from caps.models.faults import Attempts, Retries
-from caps.models.http import Call, Exchange, HttpConnection, HttpModel, Timeouts
+from caps.models.http import NO_LIST, Call, Exchange, HttpConnection, HttpModel, Timeouts
 
 T = TypeVar("T")
 
@@ -268,7 +268,7 @@ class ServersModel:
         """The model list of the first server that answers; raises what aiohttp does, or `ValueError`."""
         *others, last = sorted(self._servers.values(), key=lambda server: server.is_out)
         for server in others:
-            with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            with suppress(*NO_LIST):
                 return await server.model.listing()
         return await last.model.listing()
 

@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 from msgspec.structs import replace
 
@@ -19,7 +18,7 @@ from caps.core.errors import MissingExtraError, SettingError
 from caps.core.secrets import split_addresses
 from caps.files import read_text
 from caps.models.base import Completion, Model, Recalls, Request
-from caps.models.http import HttpModel
+from caps.models.http import NO_LIST, HttpModel
 from caps.models.wire import decode, read_body
 
 SECONDS = 5.0  # for all texts together; a server that takes longer is not worth waiting for
@@ -108,7 +107,7 @@ async def tokens_per_character(
         async with asyncio.timeout(seconds), AsyncExitStack() as stack:
             stack.push_async_callback(server.close)
             counts = [await _count(server, model, text) for text in samples]
-    except (SettingError, aiohttp.ClientError, OSError, TimeoutError, ValueError):
+    except (SettingError, *NO_LIST):
         return None
     characters = sum(map(len, samples))
     return sum(counts) / characters if characters and all(counts) else None

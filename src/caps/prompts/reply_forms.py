@@ -145,21 +145,18 @@ def _held_to_texts(reply: str, texts: Iterable[str]) -> dict[str, object]:
 
 def _properties(ask: Ask, criteria: int) -> dict[str, Mapping[str, object]]:
     """The fields of a verdict in order; equal for all cases, so that a server compiles the schema once."""
-    side = {"type": "string", "enum": list(_SIDES)}
-    rating = {"type": "integer", "enum": list(range(1, 11))}
     properties: dict[str, Mapping[str, object]] = {"reasoning": {"type": "string"}}
     if criteria:
-        kind: Mapping[str, object] = side if isinstance(ask, Pairing) else {"type": "integer"}
+        kind = _kind(_SIDES) if isinstance(ask, Pairing) else {"type": "integer"}
         properties["criteria"] = {"type": "array", "items": kind}
-    if isinstance(ask, Pairing) and ask.dialect == "ratings":
-        properties |= {"rating_A": rating, "rating_B": rating}
-    elif isinstance(ask, Pairing):
-        properties |= {"winner": side, "confidence": {"type": "string", "enum": list(_SURE)}}
-    elif isinstance(ask, Solo):
-        properties["rating"] = rating
-    else:
-        properties["best"] = {"type": "integer", "enum": list(range(1, len(ask.entrants) + 1))}
+    properties |= {name: _kind(words) for name, words in _tags(ask)}
     return properties | {"code": {"type": "string"}}
+
+
+def _kind(words: Sequence[str]) -> dict[str, object]:
+    if words[0].isdecimal():
+        return {"type": "integer", "enum": list(map(int, words))}
+    return {"type": "string", "enum": list(words)}
 
 
 def _schema_field(name: str, properties: Mapping[str, Mapping[str, object]]) -> dict[str, object]:

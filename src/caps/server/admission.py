@@ -91,4 +91,4 @@ class Admission:
         try:
             yield
         finally:
-            await self._gate.__aexit__(None, None, None)
+            await self._gate.__aexit__()

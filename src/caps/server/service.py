@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import aiohttp
-
 from caps.config import RunConfig
 from caps.core.errors import InputError, ModelError, SlowTextError
 from caps.core.types import DEFAULT_ID, Case
@@ -19,6 +17,7 @@ from caps.costs.prices import Price
 from caps.engines.adaptive import Step
 from caps.evidence.domains import registered_fields
 from caps.models.endpoints import Endpoint
+from caps.models.http import NO_LIST
 from caps.models.servers import ServersModel, Upstream
 from caps.models.wire import model_rows
 from caps.runs.adaptive_lines import adaptive_line
@@ -208,7 +207,7 @@ class SelectionService:
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 _, listed = await self.upstream.listing()
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        except NO_LIST:
             listed = None
         named = model_rows(listed)
         if named is None:
@@ -247,10 +246,8 @@ class SelectionService:
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 status, _ = await self.upstream.listing()
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return "silent"
-        except ValueError:
-            return "strange"
+        except NO_LIST as error:
+            return "strange" if isinstance(error, ValueError) else "silent"
         return "serving" if status == 200 else "refusing" if status in (401, 403) else "strange"
 
 
