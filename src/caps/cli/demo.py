@@ -1,6 +1,5 @@
 """`caps demo`: what strategies choose with recorded verdicts, then the same job live with a small model."""
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from caps.cli.output import FailureLog, say, stdout
 from caps.cli.preflight import resolved_for
 from caps.cli.progress import JudgeProgress
 from caps.cli.report import write_report
-from caps.cli.signals import report_interrupted, run_until_signal
+from caps.cli.signals import run_paid_work
 from caps.config import Keys, RunConfig
 from caps.core.contest import Contest
 from caps.core.text import number, plural, printable
@@ -102,10 +101,7 @@ def demo(
     )
     live = RunConfig(model=model, base_url=() if base_url is None else (base_url,), journal=str(journal))
     keys = Keys.find(live, api_key=api_key)
-    code = asyncio.run(run_until_signal(_tour(shipped, recorded, live, keys, quiet=quiet)))
-    if code is None:
-        report_interrupted(journal)
-    raise typer.Exit(130 if code is None else code)
+    raise typer.Exit(run_paid_work(_tour(shipped, recorded, live, keys, quiet=quiet), journal))
 
 
 async def _tour(shipped: "Shipped", recorded: RunConfig, live: RunConfig, keys: Keys, *, quiet: bool) -> int:

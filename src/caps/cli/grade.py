@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,7 @@ from caps.cli import options
 from caps.cli.help import FILES, STRATEGY
 from caps.cli.options import Cases, allow_named, named_domain
 from caps.cli.output import FailureLog, say
-from caps.cli.preflight import checked_source
+from caps.cli.preflight import counted_source
 from caps.cli.progress import Progress
 from caps.config import options as options_of_runs
 from caps.core.domains import Grade, Opening
@@ -23,7 +22,6 @@ from caps.core.errors import InputError
 from caps.core.text import percent, plural
 from caps.core.types import Case
 from caps.datasets.case_files import write_case
-from caps.datasets.imports import count_cases, open_cases
 from caps.evidence.domains import known_domains, with_stated_domain
 from caps.files import Output as OutputFile
 from caps.files import join_paths
@@ -33,13 +31,6 @@ from caps.session.parts import make_grader, make_graders
 from caps.statistics.estimates import wilson
 from caps.studies.grading import GradedCase, GradeStore
 
-Output = Annotated[
-    str,
-    typer.Option(
-        "--output", "-o", metavar="FILE", show_default=False, rich_help_panel=FILES,
-        help="File for the labelled cases. Default: standard output.",
-    ),
-]  # fmt: skip
 Explain = Annotated[
     bool,
     typer.Option(
@@ -67,7 +58,7 @@ _PASSED, _FAILED = "passed public tests", "failed public tests"
 
 def grade(
     cases: Cases,
-    output: Output = "-",
+    output: options.CasesOutput = "-",
     explain: Explain = False,
     grader: GraderName = None,
     domain: options.Domain = None,
@@ -87,18 +78,15 @@ def grade(
     nothing is graded twice.
     """
     allow_named(grader)
-    own = named_domain(domain)
+    stated_domain = named_domain(domain)
     where = None if no_journal else journal or default_path(user_data_path("caps"))
     run = GradeRun(explain=explain, quiet=quiet)
     name = options_of_runs()["sandbox"].check(sandbox, "--sandbox")
     graders = make_graders(name, test_seconds)
     if grader is not None:
         graders = dict.fromkeys(known_domains(), make_grader(grader, name, test_seconds))
-    named = join_paths(cases)
-    read = partial(open_cases, named, fields=fields, say=say)
-    source = (with_stated_domain(case, own) for case in checked_source(read, limit))
-    counted = count_cases(named, fields)
-    total = limit if counted is None else min(counted, limit or counted)
+    cases_of_files, total = counted_source(join_paths(cases), fields, limit)
+    source = (with_stated_domain(case, stated_domain) for case in cases_of_files)
     # Opened before the event loop starts: opening a FIFO may block, and here Ctrl-C ends that.
     with OutputFile(output, option="--output", inputs=cases) as sink:
         code = asyncio.run(run.play(source, total, sink, graders, where))

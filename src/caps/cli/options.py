@@ -462,6 +462,13 @@ Cases = Annotated[
         metavar="CASES...", help="Files of cases, one JSON object per line; - reads standard input."
     ),
 ]
+CasesOutput = Annotated[
+    str,
+    typer.Option(
+        "--output", "-o", metavar="FILE", show_default=False, rich_help_panel=FILES,
+        help="File for the cases. Default: standard output.",
+    ),
+]  # fmt: skip
 Out = Annotated[
     Path | None,
     typer.Option(

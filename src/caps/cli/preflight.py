@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy, capabilities_of
 from caps.core.text import CHARACTERS_PER_TOKEN, number
 from caps.core.types import Case, Entrant
+from caps.datasets.imports import count_cases, open_cases
 from caps.files import is_stream
 from caps.judging.profiles import profile_fields
 from caps.models.endpoints import Callbacks
@@ -68,6 +70,16 @@ def checked_source(
     first = list(islice(source, 1))
     cases = islice(chain(first, source), limit)
     return cases if shard is None else shard.take(cases)
+
+
+def counted_source(
+    cases: str, fields: str, limit: int | None, shard: Shard | None = None
+) -> tuple[Iterator[Case | InputError], int | None]:
+    """The cases of files, and their number if it is known; see `checked_source`."""
+    source = checked_source(partial(open_cases, cases, fields=fields, say=say), limit, shard)
+    counted = count_cases(cases, fields)
+    total = limit if counted is None else min(counted, limit or counted)
+    return source, total if total is None or shard is None else shard.size(total)
 
 
 def warned_about_votes(

@@ -309,9 +309,7 @@ class Candidates:
         with Output(sampled, keep=True) as sink:
             what = f"{title}: sample"
             sampling = SampleRun(resolved, out=sink, quiet=self._quiet, as_json=False, what=what)
-            code = asyncio.run(
-                sampling.until_done_or_stopped(map(resolved.cases.apply, problems), len(problems))
-            )
+            code = sampling.play(map(resolved.cases.apply, problems), len(problems))
         if code == 130:
             raise typer.Exit(code)
         grading = GradeRun(quiet=self._quiet, what=f"{title}: grade")

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from caps.cli.output import FailureLog, say, stderr, stdout, write_result
 from caps.cli.progress import JudgeProgress
-from caps.cli.signals import report_interrupted, run_until_signal
 from caps.core.errors import BatchWaitingError, InputError, UnreadableJudgeError
 from caps.core.settings import settings_of
 from caps.core.text import number, plural
@@ -175,15 +174,9 @@ class Run:
         self._stopped: UnreadableJudgeError | None = None
         self._spending = Spending(resolved.price)
 
-    async def until_done_or_stopped(
-        self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
-    ) -> int:
-        """Select in all cases; on Ctrl-C or SIGTERM keep what was paid for, and print how to continue."""
-        code = await run_until_signal(self.play(source, total, out, cases))
-        if code is not None:
-            return code
-        report_interrupted(self._resolved.journal, f" after {plural(self._packets.following, 'case')}")
-        return 130
+    def so_far(self) -> str:
+        """How many cases are done, for the message of a run that is interrupted."""
+        return f" after {plural(self._packets.following, 'case')}"
 
     async def play(
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str

@@ -1,6 +1,5 @@
 """`caps sample`: generate candidates for problems."""
 
-import asyncio
 import sys
 import time
 from collections import Counter
@@ -19,7 +18,7 @@ from caps.cli.options import JsonFlag, configured
 from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import checked_source, resolved_for
 from caps.cli.progress import SampleProgress
-from caps.cli.signals import report_interrupted, run_until_signal
+from caps.cli.signals import run_paid_work
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.secrets import recorded_extra
@@ -50,13 +49,6 @@ Problems = Annotated[
         metavar="PROBLEMS", help="File of problems, one JSON object per line; - reads standard input."
     ),
 ]
-Output = Annotated[
-    str,
-    typer.Option(
-        "--output", "-o", metavar="FILE", show_default=False, rich_help_panel=FILES,
-        help="File for the cases. Default: standard output.",
-    ),
-]  # fmt: skip
 DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Ask nothing; show the first request.", rich_help_panel=FILES),
@@ -76,7 +68,7 @@ def sample(
     problems: Problems,
     config: RunConfig,
     keys: Keys,
-    output: Output = "-",
+    output: options.CasesOutput = "-",
     limit: options.Limit = None,
     dry_run: DryRun = False,
     quiet: options.Quiet = False,
@@ -101,7 +93,7 @@ def sample(
         counted = None if is_stream(problems) else min(count_lines(problems), limit or sys.maxsize)
         with OutputFile(output, option="--output", keep=True, inputs=[problems]) as sink:
             run = SampleRun(resolved, out=sink, quiet=quiet, as_json=as_json)
-            code = asyncio.run(run.until_done_or_stopped(map(resolved.cases.apply, source), counted))
+            code = run.play(map(resolved.cases.apply, source), counted)
     raise typer.Exit(code)
 
 
@@ -158,15 +150,13 @@ class SampleRun:
         self._price = generation_of(resolved).sources[0].price
         self._failures, self._lost = FailureLog(), FailureLog("sample failed")
 
-    async def until_done_or_stopped(self, source: Iterable[Case | InputError], total: int | None) -> int:
-        """Sample all problems; on Ctrl-C or SIGTERM keep what was paid for, and print how to continue."""
-        code = await run_until_signal(self._sample(source, total))
-        if code is not None:
-            return code
+    def play(self, source: Iterable[Case | InputError], total: int | None) -> int:
+        """Sample all problems; return the exit code."""
         kept = "" if self._out.name == "-" else f", the cases so far in {self._out.name}.partial"
-        after = f" after {plural(self._tally.problems, 'problem')}, {plural(self._tally.samples, 'sample')}"
-        report_interrupted(self._resolved.journal, after, kept)
-        return 130
+        return run_paid_work(self._sample(source, total), self._resolved.journal, self._so_far, kept)
+
+    def _so_far(self) -> str:
+        return f" after {plural(self._tally.problems, 'problem')}, {plural(self._tally.samples, 'sample')}"
 
     async def _sample(self, source: Iterable[Case | InputError], total: int | None) -> int:
         started, truth = time.perf_counter(), GradeStore(make_graders("auto", TEST_SECONDS))

@@ -1,11 +1,8 @@
 """`caps score`: write the scores of a reward server into the candidates of cases."""
 
-import asyncio
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, aclosing
 from dataclasses import fields, replace
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -14,15 +11,14 @@ from caps.cli import options
 from caps.cli.help import FILES
 from caps.cli.options import Cases, configured
 from caps.cli.output import FailureLog, say
-from caps.cli.preflight import checked_source, resolved_for
+from caps.cli.preflight import counted_source, resolved_for
 from caps.cli.progress import JudgeProgress
-from caps.cli.signals import report_interrupted, run_until_signal
+from caps.cli.signals import run_paid_work
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.text import number, plural
 from caps.core.types import Candidate, Case
 from caps.datasets.case_files import write_case
-from caps.datasets.imports import count_cases, open_cases
 from caps.engines.base import Outcome, in_order
 from caps.files import Output as OutputFile
 from caps.files import join_paths
@@ -31,13 +27,6 @@ from caps.runs.summary import Summary
 from caps.session.resolve import Resolved
 from caps.session.session import open_session
 
-Output = Annotated[
-    str,
-    typer.Option(
-        "--output", "-o", metavar="FILE", show_default=False, rich_help_panel=FILES,
-        help="File for the scored cases. Default: standard output.",
-    ),
-]  # fmt: skip
 Field = Annotated[
     str,
     typer.Option(
@@ -60,7 +49,7 @@ def score(
     cases: Cases,
     config: RunConfig,
     keys: Keys,
-    output: Output = "-",
+    output: options.CasesOutput = "-",
     field: Field = "rm_score",
     limit: options.Limit = None,
     quiet: options.Quiet = False,
@@ -77,16 +66,13 @@ def score(
     if field in taken or not field.strip():
         raise SettingError(f"--field {field!r}: is another field of candidates; choose a new name, or score")
     config = replace(config, strategy="pointwise", settings={}, hard_evidence="off")
-    named = join_paths(cases)
-    source = checked_source(partial(open_cases, named, fields=config.map, say=say), limit)
-    counted = count_cases(named, config.map)
-    total = limit if counted is None else min(counted, limit or sys.maxsize)
+    source, total = counted_source(join_paths(cases), config.map, limit)
     with (
         resolved_for(config, keys, quiet=quiet) as resolved,
         OutputFile(output, option="--output", keep=True, inputs=cases) as sink,
     ):
         scoring = Scoring(resolved, field, sink, quiet=quiet)
-        code = asyncio.run(scoring.until_done_or_stopped(source, total))
+        code = run_paid_work(scoring.play(source, total), resolved.journal, scoring.so_far)
     raise typer.Exit(code)
 
 
@@ -98,14 +84,12 @@ class Scoring:
         self._failures, self._summary = FailureLog(), Summary()
         self._scored = self._unscored = 0
 
-    async def until_done_or_stopped(self, source: Iterable[Case | InputError], total: int | None) -> int:
-        """Score all cases; on Ctrl-C or SIGTERM keep what was paid for, and print how to continue."""
-        code = await run_until_signal(self._score(source, total))
-        if code is None:
-            report_interrupted(self._resolved.journal, f" after {plural(self._summary.cases, 'case')}")
-        return 130 if code is None else code
+    def so_far(self) -> str:
+        """How many cases are done, for the message of a run that is interrupted."""
+        return f" after {plural(self._summary.cases, 'case')}"
 
-    async def _score(self, source: Iterable[Case | InputError], total: int | None) -> int:
+    async def play(self, source: Iterable[Case | InputError], total: int | None) -> int:
+        """Score all cases; return the exit code."""
         async with open_session(self._resolved, paid=self._summary.add_trial) as session:
             with ExitStack() as stack:
                 stack.enter_context(self._failures)

@@ -1,6 +1,5 @@
 """`caps select`: choose the best candidate of each case."""
 
-import asyncio
 import sys
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from caps.cli.options import JsonFlag, configured
 from caps.cli.output import say
 from caps.cli.preflight import (
     checked_source,
+    counted_source,
     print_forecast,
     recommend_diagnosis,
     refuse_if_too_expensive,
@@ -22,9 +22,10 @@ from caps.cli.preflight import (
     warned_about_votes,
 )
 from caps.cli.run import Run
+from caps.cli.signals import run_paid_work
 from caps.config import Keys, RunConfig
 from caps.core.errors import CapsError, SettingError
-from caps.datasets.imports import count_cases, open_cases
+from caps.datasets.imports import open_cases
 from caps.files import is_stream, join_paths
 from caps.prompts.reply_forms import TAGS
 from caps.runs.run_file import read_run_file, started_in
@@ -78,8 +79,7 @@ def select(
     named = join_paths(cases)
     if dry_run:
         resolved = resolve(config, keys=keys, offline=True)
-        source = checked_source(partial(open_cases, named, fields=config.map, say=say), limit, shard)
-        print_forecast(source, resolved)
+        print_forecast(counted_source(named, config.map, limit, shard)[0], resolved)
         return
     if config.engine == "ray":
         from caps.engines.ray import connect as join  # noqa: PLC0415
@@ -113,8 +113,7 @@ def select_cases(
     if started is None:
         started = started_in(out, force=force)
     config = _with_reply_form_of_run(config, out)
-    read = partial(open_cases, cases, fields=config.map)
-    source = checked_source(partial(read, say=say), limit, shard)
+    source, total = counted_source(cases, config.map, limit, shard)
     with resolved_for(config, keys, quiet=quiet, started=started) as resolved:
         source = warned_about_votes(source, resolved, quiet=quiet or is_stream(cases))
         first = None
@@ -124,17 +123,15 @@ def select_cases(
             first = Calibrator(resolved)
         if max_usd is not None:
             probes = None if first is None else first.probes
-            refuse_if_too_expensive(
-                cases, partial(checked_source, read, limit, shard), resolved, max_usd, probes=probes
-            )
+            again = partial(checked_source, partial(open_cases, cases, fields=config.map), limit, shard)
+            refuse_if_too_expensive(cases, again, resolved, max_usd, probes=probes)
         lines = as_json or not sys.stdout.isatty()
         run = Run(
             resolved, first=first, force=force, limit=limit, shard=shard, quiet=quiet, bracket=bracket,
             lines=lines,
         )  # fmt: skip
-        total = _total(cases, limit, shard, config.map)
         recommend_diagnosis(cases, total, resolved, quiet=quiet)
-        code = asyncio.run(run.until_done_or_stopped(source, total, out, cases))
+        code = run_paid_work(run.play(source, total, out, cases), resolved.journal, run.so_far)
     raise typer.Exit(code)
 
 
@@ -162,9 +159,3 @@ def _check_shard(config: RunConfig, shard: Shard, *, quiet: bool) -> None:
     if budgets and not quiet:
         said = "is the budget" if len(budgets) == 1 else "are the budgets"
         say(f"{' and '.join(budgets)} {said} of shard {shard} alone; each shard has its own", "yellow")
-
-
-def _total(cases: str, limit: int | None, shard: Shard | None, fields: str) -> int | None:
-    counted = count_cases(cases, fields)
-    total = limit if counted is None else min(counted, limit or counted)
-    return total if total is None or shard is None else shard.size(total)

@@ -6,7 +6,7 @@ once, as after a second signal.
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +16,17 @@ from caps.cli.output import say
 T = TypeVar("T")
 
 RESPONSE_SECONDS = 5.0  # in which an event loop reacts to a signal, also on a busy machine
+
+
+def run_paid_work(
+    work: Coroutine[Any, Any, int], journal: Path | None, after: Callable[[], str] = str, kept: str = ""
+) -> int:
+    """Run a command to its exit code; on Ctrl-C or SIGTERM, print what is stored and how to continue."""
+    code = asyncio.run(run_until_signal(work))
+    if code is None:
+        report_interrupted(journal, after(), kept)
+        return 130
+    return code
 
 
 async def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:

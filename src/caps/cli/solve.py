@@ -1,6 +1,5 @@
 """`caps solve`: sample, then select, one question."""
 
-import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from caps.cli.options import JsonFlag, configured, named_domain
 from caps.cli.output import say, write_result
 from caps.cli.preflight import resolved_for
 from caps.cli.progress import SampleProgress
-from caps.cli.signals import report_interrupted, run_until_signal
+from caps.cli.signals import run_paid_work
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.text import number, plural, printable
@@ -76,7 +75,8 @@ def solve(
         if out is not None:
             claim_single_run(out, resolved, force=force)
         keep = None if out is None else partial(write_single_run, out, resolved, force=force)
-        code = asyncio.run(_until_done_or_stopped(resolved, case, keep, out, quiet=quiet, as_json=as_json))
+        work = _solve(resolved, case, keep, out, quiet=quiet, as_json=as_json)
+        code = run_paid_work(work, resolved.journal)
     raise typer.Exit(code)
 
 
@@ -88,16 +88,6 @@ def _question(question: str | None, file: str | None) -> str:
     if not text or not text.strip():
         raise InputError("the question is empty")
     return text
-
-
-async def _until_done_or_stopped(
-    resolved: Resolved, case: Case, keep: Keep | None, out: Path | None, *, quiet: bool, as_json: bool
-) -> int:
-    """Solve; on Ctrl-C or SIGTERM keep what was paid for."""
-    code = await run_until_signal(_solve(resolved, case, keep, out, quiet=quiet, as_json=as_json))
-    if code is None:
-        report_interrupted(resolved.journal)
-    return 130 if code is None else code
 
 
 async def _solve(

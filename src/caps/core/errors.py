@@ -1,31 +1,4 @@
-"""All exceptions that this package raises on purpose; the first level says where the fault is.
-
-CapsError
-├── UserError             the user: a command line, a setting, a file
-│   ├── SettingError      a name, field or value that is not allowed
-│   │   └── NoEndpointError no model or no address of one is configured
-│   ├── InputError        a file or case that cannot be read as what it should be
-│   │   └── SlowTextError a text that took too long to read, or broke its reader
-│   └── MissingExtraError an optional package that is not installed
-├── ModelError            the endpoint, or the model behind it
-│   ├── AccessError       the key or the account was refused
-│   ├── UnknownModelError no model of that name is served
-│   ├── TooLongError      prompt and reply do not fit the model's context
-│   ├── RefusedError      the request was refused for another reason
-│   ├── MissingFeatureError a feature is not offered, such as log-probabilities
-│   ├── UnreachableError  no server answers at the address
-│   ├── BusyError         too many requests, or still loading, after every try
-│   ├── TimedOutError     no reply in time, after every try
-│   ├── BrokenServerError the server failed, after every try
-│   ├── GarbledError      what came back is not a reply, after every try
-│   └── UnreadableJudgeError most replies of the judge cannot be read
-├── JournalError          the journal's file, or its disk
-│   └── NotRecordedError  a reply that a replay needs and the journal does not hold
-├── BatchWaitingError     results of a batch that are not there yet
-├── SandboxError          the sandbox itself: nothing is known of the program that was to run in it
-├── AnswerError           the caller that answers a contest: an engine or its judge
-└── StrategyError         a strategy that broke the contract of `core.play`
-"""
+"""All exceptions that this package raises on purpose; the first level says where the fault is."""
 
 from typing import Any
 
