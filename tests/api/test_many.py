@@ -12,7 +12,7 @@ import pytest
 import caps
 from caps.testing import ScriptedEndpoint, Status, better_quality_wins, cases, judge_by_quality, write_cases
 from support.shell import caps as command
-from support.shell import json_lines
+from support.shell import json_lines, read_lines
 
 VARIABLES = ("CAPS_MODEL", "CAPS_BASE_URL", "OPENAI_BASE_URL", "CAPS_API_KEY", "OPENAI_API_KEY")
 TEXTS = ["quality=0.1 \\boxed{1}", "quality=0.9 \\boxed{2}", "quality=0.5 \\boxed{3}"]
@@ -135,7 +135,7 @@ def test_many_cases_choose_as_caps_select_does_and_their_dictionaries_are_its_li
     done = command(
         "select", path, "--model", "stub", "--base-url", server.url, "--no-journal", "--json", "--quiet"
     )
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = read_lines(path)
     results = caps.select_many_sync(rows, **where)
     assert json.loads(json.dumps([one.to_dict() for one in results])) == json_lines(done)
 
@@ -237,7 +237,7 @@ def test_a_run_folder_is_read_back(server, tmp_path):
     command("select", path, where, tmp_path / "j.sqlite", "--out", out)
     run = caps.load_run(out)
     assert (run.config.strategy, run.config.model) == ("posterior", "stub")
-    written = [json.loads(line) for line in (out / "selections.jsonl").read_text().splitlines()]
+    written = read_lines(out / "selections.jsonl")
     assert [one.to_dict() for one in run.results] == written
     assert [one.error is None for one in run.results] == [True, True, True, False]
     fresh = caps.select_many_sync(

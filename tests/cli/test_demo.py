@@ -1,11 +1,10 @@
-import json
 import re
 from itertools import permutations
 
 import pytest
 
 from caps.testing import Reply, ScriptedEndpoint, better_quality_wins
-from support.shell import caps, json_lines
+from support.shell import caps, json_lines, read_lines
 
 
 def longer_wins(body, number=0):
@@ -50,7 +49,7 @@ def test_strategies_are_compared_a_case_is_explained_and_a_report_written(demo, 
 def test_the_table_states_what_caps_select_chooses_from_the_same_files(demo, tmp_path):
     with ScriptedEndpoint(longer_wins) as server:
         shown = demo("--model", "stub", "--base-url", server.url).stdout
-    cases = [json.loads(line) for line in (tmp_path / "cases.jsonl").read_text().splitlines()]
+    cases = read_lines(tmp_path / "cases.jsonl")
     for strategy in ("majority", "posterior", "caps-r", "v1-infer"):
         words = ("--recorded", tmp_path / "verdicts.jsonl", "--strategy", strategy, "--no-journal")
         lines = json_lines(caps("select", tmp_path / "cases.jsonl", *words))
@@ -64,8 +63,8 @@ def test_the_table_states_what_caps_select_chooses_from_the_same_files(demo, tmp
 
 def test_every_case_has_right_and_wrong_answers_and_every_pair_a_verdict(demo, tmp_path):
     demo("--model", "stub", "--base-url", "http://127.0.0.1:9/v1")
-    cases = [json.loads(line) for line in (tmp_path / "cases.jsonl").read_text().splitlines()]
-    verdicts = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
+    cases = read_lines(tmp_path / "cases.jsonl")
+    verdicts = read_lines(tmp_path / "verdicts.jsonl")
     assert len(cases) >= 12
     shown = {(verdict["case"], *verdict["shown"]) for verdict in verdicts}
     for case in cases:
@@ -87,9 +86,3 @@ def test_without_network_and_weights_one_sentence_says_so_after_the_recorded_par
     assert "posterior (the default)" in done.stdout
     assert "check the network" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_simulated_contest_says_that_it_is_one():
-    done = caps("demo", "--simulated")
-    assert done.returncode == 0
-    assert "simulated judge" in done.stdout

@@ -95,6 +95,7 @@ def test_a_sandbox_must_really_start(script, state, tmp_path):
             [("http://c", "ck"), ("http://o", "ok")],
         ),
         ({"CAPS_BASE_URL": "http://c", "OPENAI_BASE_URL": "http://c"}, [("http://c", None)]),
+        ({"CAPS_BASE_URL": "http://a/v1, http://b/v1", "CAPS_API_KEY": "ck"}, [("http://a/v1", "ck"), ("http://b/v1", "ck")]),
         ({"CAPS_BASE_URL": "http://c", "CAPS_API_KEY": "ck", "OPENAI_BASE_URL": "http://o"}, [("http://c", "ck"), ("http://o", None)]),
     ],
 )  # fmt: skip
@@ -118,13 +119,3 @@ def test_the_commands_print_what_was_found_and_fail_for_what_is_broken(tmp_path)
     states = {check["name"]: check["state"] for check in json.loads(done.stdout)}
     assert (states["endpoint"], states["journal"]) == ("broken", "ok")
     assert "sk-secret" not in listed.stdout + listed.stderr + done.stdout + done.stderr
-
-
-def test_every_one_of_several_servers_is_looked_at(monkeypatch):
-    monkeypatch.setenv("CAPS_API_KEY", "key")
-    monkeypatch.setenv("CAPS_BASE_URL", "http://a:8000/v1, http://b:8000/v1")
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    assert environment_places() == [
-        ServerAddress("CAPS_BASE_URL", "http://a:8000/v1", "key"),
-        ServerAddress("CAPS_BASE_URL", "http://b:8000/v1", "key"),
-    ]

@@ -8,7 +8,7 @@ from caps.core.errors import InputError, SettingError
 from caps.testing import ScriptedEndpoint, better_quality_wins, write_cases
 from support.fileserver import serving
 from support.logs import archive, lm_eval, reply, request, sample, write
-from support.shell import caps
+from support.shell import caps, read_lines
 
 
 def run(*words):
@@ -29,7 +29,7 @@ def test_logs_of_other_tools_become_cases(tmp_path):
     done = run("import", out, "--requests", asked, "-o", tmp_path / "cases.jsonl", "--domain", "math")
     assert (done.exit_code, done.stdout) == (0, "")
     assert "1 case, 2 candidates, written to" in done.stderr
-    (case,) = lines((tmp_path / "cases.jsonl").read_text())
+    (case,) = read_lines(tmp_path / "cases.jsonl")
     assert (case["id"], case["domain"], case["candidates"]) == ("a", "math", ["2", "3"])
 
 
@@ -47,7 +47,7 @@ def test_a_published_dataset_becomes_problems_and_a_wrong_one_leaves_no_file(tmp
     path, out = tmp_path / "aime.jsonl", tmp_path / "problems.jsonl"
     write(path, *rows)
     assert run("import", "--dataset", "aime-2025", path, "-o", out).exit_code == 0
-    problems = lines(out.read_text())
+    problems = read_lines(out)
     assert (len(problems), problems[4]["id"], problems[4]["answer"]) == (30, "aime-2025-5", "4")
     assert "candidates" not in problems[0]
     out.unlink()
@@ -86,7 +86,7 @@ def chosen(tmp_path_factory):
 
 
 def test_winners_of_a_run_are_exported_and_cases_with_all_their_candidates(chosen):
-    won = [line["text"] for line in lines((chosen / "out" / "selections.jsonl").read_text())]
+    won = [line["text"] for line in read_lines(chosen / "out" / "selections.jsonl")]
     batch = lines(run("export", chosen / "out", "--format", "openai-batch").stdout)
     assert [row["response"]["body"]["choices"][0]["message"]["content"] for row in batch] == won
     everyone = lines(run("export", chosen / "cases.jsonl", "--format", "openai-batch").stdout)
@@ -99,8 +99,8 @@ def test_winners_of_a_run_are_exported_and_cases_with_all_their_candidates(chose
 
 def test_the_judged_pairs_of_a_run_are_preferences(chosen, tmp_path):
     done = run("export", chosen / "out", "--format", "preferences", "-o", tmp_path / "pairs.jsonl")
-    pairs = lines((tmp_path / "pairs.jsonl").read_text())
-    decided = [r for r in lines((chosen / "out" / "rulings.jsonl").read_text()) if r["verdict"] in "AB"]
+    pairs = read_lines(tmp_path / "pairs.jsonl")
+    decided = [r for r in read_lines(chosen / "out" / "rulings.jsonl") if r["verdict"] in "AB"]
     assert len(pairs) == len(decided) > 6
     assert f"{len(pairs)} pairs exported" in done.stderr
     quality = [

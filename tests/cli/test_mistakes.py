@@ -7,9 +7,6 @@ from support.shell import caps
 
 MISTAKES = [
     ("plan --strategy cap", ["no strategy is called 'cap'", "did you mean 'caps'"]),
-    ("plan --strategy caps --set finalists=0", ["finalists", "0", "at least 1"]),
-    ("plan --strategy caps --set rescue_margin=-1", ["rescue_margin", "-1", "at least 0"]),
-    ("plan --strategy caps --set rescue=never", ["rescue", "never", "none, paper, signed"]),
     ("plan --strategy caps --set colour=red", ["no field 'colour'", "finalists"]),
     ("plan --strategy caps --set finalists", ["--set 'finalists'", "name=value"]),
     ("plan --set finalists=3", ["--set needs --strategy"]),
@@ -29,10 +26,6 @@ MISTAKES = [
     ("plan {cases} --pool 8", ["--pool is for a plan without CASES"]),
     ("plan --limit 3", ["--limit needs CASES"]),
     ("plan {cases} --price-input 1", ["both --price-input and --price-output"]),
-    ("plan {cases} --profile nope", ["nope"]),
-    ("plan {cases} --view middle=full", ["middle"]),
-    ("plan {cases} --prompts nowhere", ["--prompts nowhere"]),
-    ("plan {cases} --strategy nope", ["no strategy is called 'nope'"]),
     ("score {cases} --set colour=red", ["--set colour: caps list settings has the names"]),
     ("select missing.jsonl", ["missing.jsonl: No such file"]),
     ("select .", [".: holds no file that ends in"]),

@@ -4,7 +4,7 @@ from zlib import crc32
 import pytest
 
 from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins, write_cases
-from support.shell import caps
+from support.shell import caps, read_lines
 
 
 @pytest.fixture
@@ -66,24 +66,6 @@ def test_with_ask_only_what_is_missing_is_asked(tmp_path):
     assert orders(again) == orders(wider)
 
 
-def test_what_went_unanswered_stays_unanswered(tmp_path):
-    """Every third prompt is refused for good; the replay leaves the same gaps."""
-
-    def picky(body, number):
-        prompt = body["messages"][0]["content"]
-        refuse = "quality=" in prompt and len(prompt) % 3 == 0
-        return Status(400, "no") if refuse else better_quality_wins(body)
-
-    cases, out = write_cases(tmp_path / "cases.jsonl", 8), tmp_path / "run"
-    with ScriptedEndpoint(picky) as server:
-        done = caps(
-            "select", cases, f"--model m --base-url {server.url} --journal", tmp_path / "j", "--out", out
-        )
-    assert done.returncode == 3
-    again = caps("replay", out)
-    assert orders(again) == orders(done)
-
-
 def test_a_run_under_a_budget_replays_exactly(tmp_path):
     cases, out = write_cases(tmp_path / "cases.jsonl", 4), tmp_path / "run"
     with ScriptedEndpoint(better_quality_wins) as server:
@@ -127,7 +109,7 @@ def test_an_unfinished_run_replays_what_is_finished_and_names_the_rest(run, tmp_
 
 def test_a_selection_that_was_tampered_with_is_noticed(run):
     out, _ = run
-    lines = [json.loads(line) for line in (out / "selections.jsonl").read_text().splitlines()]
+    lines = read_lines(out / "selections.jsonl")
     lines[1]["order"] = lines[1]["order"][::-1]
     (out / "selections.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     again = caps("replay", out)
@@ -142,39 +124,31 @@ def test_a_file_that_ends_in_the_middle_of_a_line_is_read(run):
     assert orders(caps("replay", out)) == orders(done)
 
 
-@pytest.mark.parametrize("damage", ["nowhere", "empty", "garbage", "no journal", "stdin", "prompts"])
-def test_what_cannot_be_replayed_is_named(run, tmp_path, damage):
-    out, _ = run
-    made = json.loads((out / "run.json").read_text())
-    if damage == "nowhere":
-        out = tmp_path / "nowhere"
-    elif damage == "empty":
-        (out / "run.json").unlink()
-    elif damage == "garbage":
-        (out / "run.json").write_text("{")
-    elif damage == "no journal":
-        made["config"]["journal"] = str(tmp_path / "gone.sqlite")
-    elif damage == "stdin":
-        made["cases"] = "-"
-    else:
-        made["prompt_digests"]["pair-e1-math.txt"] = "0" * 16
-    if damage in ("no journal", "stdin", "prompts"):
-        (out / "run.json").write_text(json.dumps(made))
-    done = caps("replay", out)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert done.stderr.startswith("caps: ")
+def test_what_cannot_be_replayed_is_named(run, tmp_path):
+    file = run[0] / "run.json"
+    made = json.loads(file.read_text())
+    digests = {**made["prompt_digests"], "pair-e1-math.txt": "0" * 16}
+    wrong = [
+        {**made, "config": {**made["config"], "journal": str(tmp_path / "gone.sqlite")}},
+        {**made, "cases": "-"},
+        {**made, "prompt_digests": digests},
+    ]
+    for text in ("{", *map(json.dumps, wrong), None):
+        file.unlink() if text is None else file.write_text(text)
+        done = caps("replay", run[0])
+        assert done.returncode == 2, text
+        assert done.stderr.startswith("caps: ")
+    assert caps("replay", tmp_path / "nowhere").returncode == 2
 
 
-@pytest.mark.parametrize("strategy", ["pointwise", "listwise", "v1-infer", "knockout", "pivot", "caps-plus"])
+@pytest.mark.parametrize(
+    "strategy", ["posterior", "pointwise", "listwise", "v1-infer", "knockout", "pivot", "caps-plus"]
+)
 def test_every_kind_of_ask_is_replayed_gaps_included(tmp_path, strategy):
     def picky(body, number):
         prompt = body["messages"][0]["content"]
-        return (
-            Status(413, "too long")
-            if "quality=" in prompt and crc32(prompt.encode()) % 5 == 0
-            else better_quality_wins(body)
-        )
+        refuse = "quality=" in prompt and crc32(prompt.encode()) % 5 == 0
+        return Status(413, "too long") if refuse else better_quality_wins(body)
 
     cases, out = write_cases(tmp_path / "cases.jsonl", 5, n=9), tmp_path / "run"
     with ScriptedEndpoint(picky) as server:

@@ -8,7 +8,7 @@ import pytest
 from caps.core.errors import CapsError
 from caps.testing import Reply, ScriptedEndpoint, Status
 from support.generating import answering
-from support.shell import caps, start
+from support.shell import caps, read_lines, start
 from support.waiting import wait_until
 
 
@@ -36,7 +36,7 @@ def test_problems_become_cases_that_select_takes_and_a_second_run_pays_nothing(i
     served = server.tokens
     assert f"tokens: {served['prompt']} billed (0 cached), {served['output']} written" in done.stderr
     assert server.requests == 12
-    found = lines(cases.read_text())
+    found = read_lines(cases)
     assert [case["id"] for case in found] == ["p0", "p1", "p2"]
     assert list(found[0]) == ["id", "domain", "problem", "source", "answer", "candidates"]
     assert [one[-2] for one in found[0]["candidates"]] == ["0", "1", "2", "3"]
@@ -96,7 +96,7 @@ def test_after_a_kill_and_after_ctrl_c_only_what_was_in_flight_is_drawn_again(tm
         killed.kill()
         killed.communicate()
         assert not cases.exists(), "half a run does not stand under the name"
-        assert lines((tmp_path / "c.jsonl.partial").read_text())[0]["id"] == "p0"
+        assert read_lines(tmp_path / "c.jsonl.partial")[0]["id"] == "p0"
         may_answer.append(35)
         stopped = start(*words)
         wait_until(lambda: server.requests > 35 or stopped.poll() is not None)
@@ -110,7 +110,7 @@ def test_after_a_kill_and_after_ctrl_c_only_what_was_in_flight_is_drawn_again(tm
     assert last.returncode == 0, last.stderr
     told = json.loads(last.stdout)
     assert (told["problems"], told["samples"], told["failed"]) == (12, 48, 0)
-    assert [case["id"] for case in lines(cases.read_text())] == [f"p{i}" for i in range(12)]
+    assert [case["id"] for case in read_lines(cases)] == [f"p{i}" for i in range(12)]
     drawn = {key: times for key, times in asked.items() if key[1] is not None}
     assert len(drawn) == 48
     assert sum(drawn.values()) <= 48 + 3, "only the three calls under way at the kill were lost"
@@ -182,6 +182,6 @@ def test_auto_generates_by_agreement_and_again_pays_for_nothing(invoke, tmp_path
         invoke(*words)
         assert agreed.requests <= asked + 1, "only the endpoint is tested again"
     assert done.exit_code == 0
-    rows = [json.loads(line) for line in (tmp_path / "drawn.jsonl").read_text().splitlines()]
+    rows = read_lines(tmp_path / "drawn.jsonl")
     assert [row["id"] for row in rows] == ["p0", "p1", "p2"]
     assert all(2 <= len(row["candidates"]) <= 4 for row in rows)

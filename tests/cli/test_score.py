@@ -10,7 +10,7 @@ from caps.core.errors import SettingError
 from caps.judging.reward import rating_of
 from caps.testing import ScriptedEndpoint, better_quality_wins, spread, write_cases
 from support.reward_server import RewardServer
-from support.shell import caps, json_lines
+from support.shell import caps, json_lines, read_lines
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_reward_server_chooses_keeps_its_scores_and_is_not_asked_twice(run, se
     assert done.returncode == 0, done.stderr
     best = [max(range(5), key=spread(5, i).__getitem__) for i in range(6)]
     assert [line["winner"] for line in json_lines(done)] == best
-    rulings = [json.loads(line) for line in (out / "rulings.jsonl").read_text().splitlines()]
+    rulings = read_lines(out / "rulings.jsonl")
     assert {one["score"] for one in rulings[:5]} == set(spread(5, 0))
     assert all(one["rating"] == rating_of(one["score"]) and one["output"] == 0 for one in rulings)
     assert server.answers == 6 * 5
@@ -117,7 +117,7 @@ def test_scores_are_written_into_the_candidates_and_serve_as_evidence(run, serve
     done = run("score", cases, "-o", scored)
     assert done.returncode == 0, done.stderr
     assert "16 candidates scored, field 'rm_score'" in " ".join(done.stderr.split())
-    rows = [json.loads(line) for line in scored.read_text().splitlines()]
+    rows = read_lines(scored)
     assert [[one["rm_score"] for one in row["candidates"]] for row in rows] == [
         spread(4, i) for i in range(4)
     ]
@@ -140,7 +140,7 @@ def test_a_candidate_without_a_score_has_no_field_and_the_rest_is_written(run, t
     cases, scored = write_cases(tmp_path / "cases.jsonl", 1, n=3), tmp_path / "scored.jsonl"
     with RewardServer("vllm", spoil=spoil) as server:
         done = run("score", cases, "-o", scored, "--field", "score", where=server)
-    (row,) = [json.loads(line) for line in scored.read_text().splitlines()]
+    (row,) = read_lines(scored)
     assert ["score" in one for one in row["candidates"]].count(False) == 1
     assert done.returncode == 3
     assert "1 without a score" in " ".join(done.stderr.split())

@@ -30,15 +30,6 @@ def test_bad_lines_are_named_and_the_good_cases_delivered(select, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_an_unknown_key_of_a_config_file_is_an_error(server, tmp_path):
-    config = tmp_path / "caps.toml"
-    config.write_text('stratgy = "caps"\n')
-    done = caps("select", write_cases(tmp_path / "c.jsonl", 1), "--config", config)
-    assert done.returncode == 2
-    assert "stratgy" in done.stderr
-    assert "strategy" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

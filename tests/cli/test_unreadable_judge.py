@@ -1,13 +1,15 @@
 """A judge whose replies cannot be read stops a run, is asked again by a new run, and is never a success."""
 
 import json
+from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
 from caps.core.text import number
 from caps.journal.store import Journal
-from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, count_tokens, write_cases
-from support.shell import caps, json_lines
+from caps.testing import Reply, ScriptedEndpoint, better_quality_wins, count_tokens, is_judge, write_cases
+from support.shell import caps, json_lines, read_lines
 
 STUDY = """
 title = "Two strategies"
@@ -19,14 +21,15 @@ KEY = "sk-live-3f9a8b7c6d5e4f3a2b1c"
 
 
 class MendableJudge:
-    """Replies as it is told to; a function of the request's body and number."""
+    """Replies to every question, or by its text, as it is told to; without a reply it judges."""
 
-    reply: Reply | None = Reply("Both look fine.")
+    reply: Reply | Callable[[str], Reply | None] | None = Reply("Both look fine.")
 
     def __call__(self, body, number):
-        if "BEGIN CANDIDATE" not in str(body["messages"][0]["content"]):
+        if not is_judge(body):
             return Reply("OK")
-        return better_quality_wins(body) if self.reply is None else self.reply
+        reply = self.reply(body["messages"][0]["content"]) if callable(self.reply) else self.reply
+        return better_quality_wins(body) if reply is None else reply
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ def trial(server):
 
 
 def asked(server):
-    return [body for body in server.bodies if "BEGIN CANDIDATE" in str(body["messages"][0]["content"])]
+    return list(filter(is_judge, server.bodies))
 
 
 # Three tries for each ask of the first rounds of as few cases as are looked at, and for those under way.
@@ -87,17 +90,9 @@ def test_a_single_case_is_judged_by_all_its_asks(select, tmp_path):
     assert (line["provisional"], line["cause"]) == (True, "unreadable")
 
 
-def test_half_of_the_replies_may_be_unreadable(select, judge, server, tmp_path):
+def test_half_of_the_replies_may_be_unreadable(select, judge, tmp_path):
     seen = {}
-
-    def every_other_ask(body, number):
-        prompt = str(body["messages"][0]["content"])
-        if "BEGIN CANDIDATE" not in prompt:
-            return Reply("OK")
-        unreadable = seen.setdefault(prompt, len(seen) % 2 == 1)
-        return Reply("Hm.") if unreadable else better_quality_wins(body)
-
-    server.script = every_other_ask
+    judge.reply = lambda prompt: Reply("Hm.") if seen.setdefault(prompt, len(seen) % 2 == 1) else None
     done = select(write_cases(tmp_path / "cases.jsonl", 6, n=4), "--strategy pointwise --max-connections 1")
     assert done.returncode == 0, done.stderr
     assert not any(line["provisional"] for line in json_lines(done))
@@ -114,27 +109,16 @@ def test_cases_that_are_finished_are_delivered_before_the_run_stops(select, judg
     assert "1 case finished; " in done.stderr
     assert f"{number(server.tokens['prompt'] - trial(server), 0)} tokens read" in done.stderr
     for line in json_lines(done):
-        assert line in [
-            json.loads(row) for row in (tmp_path / "out" / "selections.jsonl").read_text().splitlines()
-        ]
+        assert line in read_lines(tmp_path / "out" / "selections.jsonl")
 
 
 @pytest.mark.parametrize("connections", [1, 3, 16])
-def test_whether_it_stops_does_not_depend_on_the_order_of_replies(server, tmp_path, connections):
+def test_whether_it_stops_does_not_depend_on_the_order_of_replies(select, judge, tmp_path, connections):
     """The judge reads poorly about the first cases and well about the rest: they would outvote them."""
-
-    def by_case(body, number):
-        prompt = str(body["messages"][0]["content"])
-        if "BEGIN CANDIDATE" not in prompt:
-            return Reply("OK")
-        early = any(f"What is it, case {i}?" in prompt for i in range(6))
-        return Reply("Hm.", delay=0.05) if early else better_quality_wins(body)
-
-    server.script = by_case
-    done = caps(
-        "select", write_cases(tmp_path / "cases.jsonl", 30, n=4), "--base-url", server.url, "--model", "stub",
-        "--journal", tmp_path / "journal.sqlite", "--strategy", "pointwise", "--max-connections", connections,
-    )  # fmt: skip
+    early = [f"What is it, case {number}?" for number in range(6)]
+    judge.reply = lambda prompt: Reply("Hm.", delay=0.05) if any(q in prompt for q in early) else None
+    cases = write_cases(tmp_path / "cases.jsonl", 30, n=4)
+    done = select(cases, "--strategy", "pointwise", "--max-connections", connections)
     assert done.returncode == 5
     assert "12 of 12 asks about 3 cases" in done.stderr
 
@@ -196,19 +180,14 @@ def test_a_new_run_asks_again_what_could_not_be_read_and_a_resumed_one_does_not(
         assert journal.stats().replies == paid  # the old ones are there for audit
 
 
-def test_an_ask_with_a_readable_retry_is_not_asked_again(select, server, tmp_path):
-    first = {}
+def test_an_ask_with_a_readable_retry_is_not_asked_again(select, judge, server, tmp_path):
+    tries = Counter()
 
-    def second_try(body, number):
-        prompt = str(body["messages"][0]["content"])
-        if "BEGIN CANDIDATE" not in prompt:
-            return Reply("OK")
-        if prompt not in first:
-            first[prompt] = True
-            return Reply("Hm.")
-        return better_quality_wins(body)
+    def readable_at_the_second_try(prompt):
+        tries[prompt] += 1
+        return Reply("Hm.") if tries[prompt] == 1 else None
 
-    server.script = second_try
+    judge.reply = readable_at_the_second_try
     file = write_cases(tmp_path / "cases.jsonl", 3, n=4)
     assert select(file, "--strategy", "caps").returncode == 0
     paid = len(asked(server))
@@ -249,7 +228,7 @@ def test_a_benchmark_and_a_diagnosis_stop_too(server, tmp_path, command):
 
 def test_one_question_stops_too(tmp_path):
     def behave(body, number):
-        if "BEGIN CANDIDATE" in str(body["messages"][0]["content"]):
+        if is_judge(body):
             return Reply("Both look fine.")
         return Reply(f"{'Long thoughts. ' * 300} It is \\boxed{{{number % 2}}}")
 

@@ -21,7 +21,7 @@ from caps.prompts.reply_forms import TAGS
 from caps.session.parts import load_templates, make_prepare
 from support.closing import closing
 from support.sandboxing import why_not
-from support.shell import CAPS, caps
+from support.shell import CAPS, caps, read_lines
 
 pytestmark = pytest.mark.xdist_group("llama.cpp")
 
@@ -76,7 +76,7 @@ def test_a_selection_over_http_with_a_real_model_costs_what_the_server_counted(s
     line = json.loads(done.stdout)
     assert line["calls"] == {"E1": 1, "E2": 1}
     assert line["text"] in candidates
-    rulings = [json.loads(row) for row in (tmp_path / "run" / "rulings.jsonl").read_text().splitlines()]
+    rulings = read_lines(tmp_path / "run" / "rulings.jsonl")
     assert sum(row["tokens"] for row in rulings) == line["tokens"]["asked"] > 100
     assert not line["tokens"]["estimated"]
     summary = json.loads((tmp_path / "run" / "run.json").read_text())["summary"]

@@ -16,7 +16,7 @@ from caps.testing import (
     better_quality_wins,
     write_cases,
 )
-from support.shell import caps
+from support.shell import caps, read_lines
 
 
 def faulty(share, seed):
@@ -58,7 +58,7 @@ def test_all_cases_end_and_the_costs_add_up(tmp_path, share):
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     run = json.loads((out / "run.json").read_text())
     assert len(lines) + run["summary"]["failed"] == 5
-    rulings = [json.loads(line) for line in (out / "rulings.jsonl").read_text().splitlines()]
+    rulings = read_lines(out / "rulings.jsonl")
     trial = run["summary"]["trial"]
     assert trial == {"billed": 0, "cached": 0, "output": 0}
     reported = [row for row in rulings if not row.get("estimated")]  # the others had no reply

@@ -1,12 +1,12 @@
 """The Python functions and the server with a judge whose replies cannot be read."""
 
-import asyncio
-
 import pytest
 
 import caps
 from caps.testing import Reply, ScriptedEndpoint, asked, cases, is_judge
 from support.serving import served
+
+AGREED = caps.Case.of("2+2?", ["\\boxed{4}"], domain="math", name="agreed")
 
 
 def unreadable(body, number):
@@ -34,26 +34,19 @@ def test_best_with_keep_going_returns_a_provisional_answer_and_its_cause(server)
 
 
 def test_select_many_stops_and_hands_over_what_was_finished(server):
-    agreed = caps.Case("agreed", caps.Problem.of("2+2?"), (caps.Candidate("\\boxed{4}"),), "math")
     with pytest.raises(caps.UnreadableJudgeError) as raised:
         caps.select_many_sync(
-            [agreed, *cases(30)], model="stub", base_url=server.url, strategy="caps", max_connections=4
+            [AGREED, *cases(30)], model="stub", base_url=server.url, strategy="caps", max_connections=4
         )
     assert [one.id for one in raised.value.results] == ["agreed"]
     assert len([body for body in server.bodies if is_judge(body)]) < 100
 
 
-def test_a_stream_yields_what_was_finished_and_then_raises(server):
-    found = []
-
-    async def read():
-        agreed = caps.Case("agreed", caps.Problem.of("2+2?"), (caps.Candidate("\\boxed{4}"),), "math")
-        async for one in caps.stream([agreed, *cases(30)], model="stub", base_url=server.url):
-            found.append(one.id)
-
+async def test_a_stream_yields_what_was_finished_and_then_raises(server):
+    results = caps.stream([AGREED, *cases(30)], model="stub", base_url=server.url)
+    assert (await anext(results)).id == "agreed"
     with pytest.raises(caps.UnreadableJudgeError):
-        asyncio.run(read())
-    assert found == ["agreed"]
+        await anext(results)
 
 
 def test_a_function_that_answers_nonsense_is_a_failed_case_as_before():

@@ -71,6 +71,11 @@ def json_lines(done: Done) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def read_lines(path: Path) -> list[Any]:
+    """The objects in a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def clean(environment: dict[str, str]) -> dict[str, str]:
     """Our environment without settings and the width of a window, and with these."""
     ours = {k: v for k, v in os.environ.items() if not k.startswith(("CAPS_", "OPENAI_", "COLUMNS"))}
