@@ -348,16 +348,16 @@ def resolve(registry: Registry, name: str) -> Any:
 
 def build(registry: Registry, name: str, changes: Mapping[str, str] | None = None) -> Any:
     """Create an object by its name, with some of its fields changed."""
-    found, kind = resolve(registry, name), registry.kind
-    built = create(registry, name, found) if isinstance(found, type) else check_methods(registry, name, found)
+    part = resolve(registry, name)
+    part = create(registry, name, part) if isinstance(part, type) else check_methods(registry, name, part)
     if not changes:
-        return built
-    if not is_dataclass(built):
-        raise SettingError(f"{kind} {name!r} is not a dataclass, so --set cannot change it")
+        return part
+    if not is_dataclass(part):
+        raise SettingError(f"{registry.kind} {name!r} is not a dataclass, so --set cannot change it")
     try:
-        return override(built, changes)
+        return override(part, changes)
     except SettingError as error:
-        raise SettingError(f"{kind} {name!r}: {error}") from None
+        raise SettingError(f"{registry.kind} {name!r}: {error}") from None
 
 
 def create(registry: Registry, name: str, factory: Callable[..., Any], *arguments: object) -> Any:
@@ -385,12 +385,12 @@ def check_method(
     what: str, instance: object, method: str, arguments: tuple[str, ...], *, article: str
 ) -> None:
     """Refuse an object without a method, or with one that takes other arguments."""
-    found, expected = getattr(instance, method, None), f"{method}({', '.join(arguments)})"
-    if not callable(found):
+    function, expected = getattr(instance, method, None), f"{method}({', '.join(arguments)})"
+    if not callable(function):
         raise SettingError(
             f"{what} has no method {expected}, which {article} needs: it is {short_repr(instance)}"
         )
-    parameters = _mismatched_parameters(found, arguments)
+    parameters = _mismatched_parameters(function, arguments)
     if parameters:
         raise SettingError(f"{what}: its method is {method}{parameters}, and {article} needs {expected}")
 
@@ -429,8 +429,8 @@ def listing(registry: Registry) -> Iterator[ListedEntry]:
         if point.name in registry.table:
             continue
         try:
-            found = _load(registry, point)
-            about = getattr(found, "about", None) or (getdoc(found) or "").partition("\n")[0]
+            part = _load(registry, point)
+            about = getattr(part, "about", None) or (getdoc(part) or "").partition("\n")[0]
         except SettingError as error:
             about = str(error)
         yield ListedEntry(point.name, str(about), point.value, _package(point))
@@ -477,12 +477,12 @@ def _entry_points(group: str) -> tuple[EntryPoint, ...]:
 def _import_object(path: str) -> Any:
     module, _, name = path.partition(":")
     try:
-        found = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
+        part = import_module(module)
+        for attribute in name.split("."):
+            part = getattr(part, attribute)
     except Exception as error:  # a plug-in may raise anything when it is imported
         raise SettingError(f"{path!r} cannot be loaded: {_reason(error)}") from error
-    return found
+    return part
 
 
 def _import_local(name: str) -> Any:

@@ -6,6 +6,7 @@
 import io
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -281,33 +282,34 @@ def compare_results(
     says so; a case that failed counts as wrong if its other result has a label. Raises `InputError` unless
     both lists have the same cases, each once.
     """
-    one, two = _by_id(first, "first"), _by_id(second, "second")
-    if one.keys() != two.keys():
-        odd = sorted(one.keys() ^ two.keys())
+    before, after = _by_id(first, "first"), _by_id(second, "second")
+    if before.keys() != after.keys():
+        odd = sorted(before.keys() ^ after.keys())
         raise InputError(f"the lists have different cases: {odd[0]!r} is in one of them only")
-    if not one:
+    if not before:
         raise InputError("the lists are empty: there is nothing to compare")
     label = correct or (lambda result: result.correct)
     rights = []
-    for name, result in one.items():
-        pair = (result, two[name])
-        marks = [label(each) if each.error is None else None for each in pair]
-        known = [mark is not None or each.error is not None for mark, each in zip(marks, pair, strict=True)]
-        if all(known) and marks != [None, None]:
-            rights.append((bool(marks[0]), bool(marks[1])))
+    for name, result in before.items():
+        pair = (result, after[name])
+        labels = [label(result) if result.error is None else None for result in pair]
+        has_label = [
+            mark is not None or result.error is not None for mark, result in zip(labels, pair, strict=True)
+        ]
+        if all(has_label) and labels != [None, None]:
+            rights.append((bool(labels[0]), bool(labels[1])))
     gaps = [float(right) - float(left) for left, right in rights]
-    spent = [(result.tokens, two[name].tokens) for name, result in one.items()]
-    before, after = [left for left, _ in spent], [right for _, right in spent]
-    ratio = ratio_interval(after, before) if sum(before) else None
+    tokens = [result.tokens for result in before.values()], [after[name].tokens for name in before]
+    ratio = ratio_interval(tokens[1], tokens[0]) if sum(tokens[0]) else None
     return Comparison(
-        cases=len(one),
-        different=sum(not _same_answer(result, two[name]) for name, result in one.items()),
+        cases=len(before),
+        different=sum(not _same_answer(result, after[name]) for name, result in before.items()),
         labelled=len(rights),
         correct=None if not rights else (_share(a for a, _ in rights), _share(b for _, b in rights)),
         gain=None if not rights else Interval(sum(gaps) / len(gaps), *mean_interval(gaps)),
         p_value=None if not rights else exact_mcnemar(*discordant(rights)),
-        tokens=(sum(before), sum(after)),
-        token_ratio=None if ratio is None else Interval(sum(after) / sum(before), *ratio),
+        tokens=(sum(tokens[0]), sum(tokens[1])),
+        token_ratio=None if ratio is None else Interval(sum(tokens[1]) / sum(tokens[0]), *ratio),
     )
 
 
@@ -326,14 +328,11 @@ def _same_answer(first: Selected, second: Selected) -> bool:
 
 
 def _by_id(results: Sequence[Selected], which: str) -> dict[str, Selected]:
-    found: dict[str, Selected] = {}
-    for one in results:
-        if one.id in found:
-            raise InputError(
-                f"the {which} list has two results of case {one.id!r}: give each case its own id"
-            )
-        found[one.id] = one
-    return found
+    by_id = {result.id: result for result in results}
+    for name, count in Counter(result.id for result in results).items():
+        if count > 1:
+            raise InputError(f"the {which} list has two results of case {name!r}: give each case its own id")
+    return by_id
 
 
 def _share(values: Iterable[bool]) -> float:

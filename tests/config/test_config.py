@@ -126,7 +126,7 @@ def test_a_table_that_is_no_setting_is_refused_with_where_its_keys_belong(text, 
     path = tmp_path / "caps.toml"
     path.write_text(text)
     with pytest.raises(SettingError, match=words) as refused:
-        read_config_file(path, found=found)
+        read_config_file(path, auto_loaded=found)
     only = "the only tables are batch, extra, models, set, settings, view, views, [[judge]] and [[generator]]"
     assert only in str(refused.value)
 
@@ -134,7 +134,7 @@ def test_a_table_that_is_no_setting_is_refused_with_where_its_keys_belong(text, 
 def test_tables_that_are_settings_are_read(tmp_path):
     path = tmp_path / "caps.toml"
     path.write_text('strategy = "caps"\n[settings]\nfinalists = 4\n')
-    assert read_config_file(path, found=True) == {"strategy": "caps", "settings": {"finalists": 4}}
+    assert read_config_file(path, auto_loaded=True) == {"strategy": "caps", "settings": {"finalists": 4}}
 
 
 GUARDED = [
@@ -150,8 +150,8 @@ GUARDED = [
 def test_a_file_that_lies_in_the_working_directory_may_not_redirect_a_run_or_name_code(line, tmp_path):
     path = tmp_path / "caps.toml"
     path.write_text(line + "\n")
-    with pytest.raises(SettingError, match="found in the working directory may not set this"):
-        read_config_file(path, found=True)
+    with pytest.raises(SettingError, match="an auto-loaded caps.toml cannot set this"):
+        read_config_file(path, auto_loaded=True)
     assert read_config_file(path), "one that is named may"
 
 

@@ -165,7 +165,7 @@ def test_an_auto_loaded_settings_file_may_not_name_code(here):
     (here / "mine.py").write_text("raise SystemExit('imported')")
     done = caps("select", path, "--strategy", "vanilla", "--no-journal")
     assert done.returncode == 2
-    assert "may not set this" in done.stderr
+    assert "an auto-loaded caps.toml cannot set this" in done.stderr
 
 
 def test_no_case_request_or_config_imports_code_of_the_working_directory(here):

@@ -164,7 +164,7 @@ def test_a_single_bracket_and_a_found_file_are_refused(tmp_path):
     with pytest.raises(SettingError, match="two brackets"):
         read_config_file(file)
     file.write_text('[[judge]]\nmodel = "a"\nbase_url = "http://evil"\n')
-    with pytest.raises(SettingError, match="may not set this"):
+    with pytest.raises(SettingError, match="cannot set this"):
         read_config_file(file, found=True)
 
 

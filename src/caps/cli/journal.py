@@ -86,17 +86,13 @@ def prune(
     without them the same requests are sent, and paid for, again.
     """
     path, which = _path(journal), _which(older_than, model, everything)
-    found = _found(path, which, yes=yes, dry_run=dry_run)
-    words = _words(found)
+    removal = _count(path, which, yes=yes, dry_run=dry_run)
     if not dry_run:
         if not yes:
-            _state_loss(found, dry_run=False)
-        _confirm(f"Delete {words} from {path}?", found, yes=yes)
-        found = maintenance.prune(path, which)
-        words = _words(found)
-    _print_removal(
-        "would be deleted" if dry_run else "deleted", words, found, dry_run=dry_run, as_json=as_json
-    )
+            _state_loss(removal, dry_run=False)
+        _confirm(f"Delete {_words(removal)} from {path}?", removal, yes=yes)
+        removal = maintenance.prune(path, which)
+    _print_removal("deleted", removal, dry_run=dry_run, as_json=as_json)
 
 
 @app.command(cls=Command)
@@ -116,14 +112,12 @@ def redact(
     paid for, again. You are asked first, unless --yes is given. Facts and folders of runs (--out) stay.
     """
     path, which = _path(journal), _which(older_than, model, everything)
-    counted = _found(path, which, yes=yes, dry_run=dry_run)
-    found = replace(counted, redacted=0, facts=0)
-    _state_loss(found, dry_run=dry_run)
+    removal = replace(_count(path, which, yes=yes, dry_run=dry_run), redacted=0, facts=0)
+    _state_loss(removal, dry_run=dry_run)
     if not dry_run:
-        _confirm(f"Delete the texts of {_words(found)} from {path}?", found, yes=yes)
-        found = maintenance.redact(path, which, now=time.time())
-    what = "would be redacted" if dry_run else "redacted"
-    _print_removal(what, _words(found), found, dry_run=dry_run, as_json=as_json)
+        _confirm(f"Delete the texts of {_words(removal)} from {path}?", removal, yes=yes)
+        removal = maintenance.redact(path, which, now=time.time())
+    _print_removal("redacted", removal, dry_run=dry_run, as_json=as_json)
 
 
 def _path(journal: Path | None) -> Path:
@@ -136,22 +130,22 @@ def _which(older_than: float | None, model: str | None, everything: bool) -> mai
     return maintenance.ReplyFilter(model, None if older_than is None else time.time() - older_than * DAY)
 
 
-def _found(path: Path, which: maintenance.ReplyFilter, *, yes: bool, dry_run: bool) -> maintenance.Removal:
+def _count(path: Path, which: maintenance.ReplyFilter, *, yes: bool, dry_run: bool) -> maintenance.Removal:
     """Count what is selected; refuse without a terminal to confirm at, and warn of an unknown model."""
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingError("there is no terminal to confirm at: add --yes, or check first with --dry-run")
-    found = maintenance.count(path, which)
-    if which.model is not None and not found.replies and not found.redacted:
+    removal = maintenance.count(path, which)
+    if which.model is not None and not removal.replies and not removal.redacted:
         known = ", ".join(repr(share.model) for share in maintenance.read_stats(path).by_model) or "none"
         say(f"no such reply of model {which.model!r}; models in the journal: {known}", "yellow")
-    return found
+    return removal
 
 
-def _state_loss(found: maintenance.Removal, *, dry_run: bool) -> None:
+def _state_loss(removal: maintenance.Removal, *, dry_run: bool) -> None:
     """Print what the deletion costs, before it is confirmed."""
-    if found.replies:
-        replies = _words(maintenance.Removal(replies=found.replies))
-        read, written = number(found.prompt_tokens, 0), number(found.output_tokens, 0)
+    if removal.replies:
+        replies = _words(maintenance.Removal(replies=removal.replies))
+        read, written = number(removal.prompt_tokens, 0), number(removal.output_tokens, 0)
         say(
             f"{replies} ({read} tokens read, {written} written) {'would' if dry_run else 'will'} have to be "
             "paid for again by every continued or replayed run that needs them",
@@ -159,35 +153,33 @@ def _state_loss(found: maintenance.Removal, *, dry_run: bool) -> None:
         )
 
 
-def _confirm(question: str, found: maintenance.Removal, *, yes: bool) -> None:
+def _confirm(question: str, removal: maintenance.Removal, *, yes: bool) -> None:
     # If nothing is lost, nothing is asked: the file is only compacted.
-    if yes or not (found.replies or found.redacted or found.facts):
+    if yes or not (removal.replies or removal.redacted or removal.facts):
         return
     if not typer.confirm(question, err=True):
         say("nothing was changed", "dim")
         raise typer.Exit(1)
 
 
-def _words(found: maintenance.Removal) -> str:
-    parts = [f"{number(found.replies, 0)} {'reply' if found.replies == 1 else 'replies'}"]
-    if found.redacted:
-        parts.append(f"figures of {number(found.redacted, 0)} redacted")
-    if found.facts:
-        parts.append(f"{number(found.facts, 0)} {'fact' if found.facts == 1 else 'facts'}")
+def _words(removal: maintenance.Removal) -> str:
+    parts = [f"{number(removal.replies, 0)} {'reply' if removal.replies == 1 else 'replies'}"]
+    if removal.redacted:
+        parts.append(f"figures of {number(removal.redacted, 0)} redacted")
+    if removal.facts:
+        parts.append(f"{number(removal.facts, 0)} {'fact' if removal.facts == 1 else 'facts'}")
     return ", ".join(parts)
 
 
-def _print_removal(
-    what: str, words: str, found: maintenance.Removal, *, dry_run: bool, as_json: bool
-) -> None:
+def _print_removal(what: str, removal: maintenance.Removal, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        counts = {"replies": found.replies, "redacted": found.redacted, "facts": found.facts}
-        print_json(
-            {"dry_run": dry_run, **counts, "bytes_of_words" if dry_run else "bytes_freed": found.bytes}
-        )
+        size = {"bytes_of_words" if dry_run else "bytes_freed": removal.bytes}
+        counts = {"replies": removal.replies, "redacted": removal.redacted, "facts": removal.facts}
+        print_json({"dry_run": dry_run, **counts, **size})
         return
-    size = f"{number(found.bytes, 0)} bytes {'of text' if dry_run else 'freed'}"
-    stdout().print(printable(f"{what}: {words}; {size}"), markup=False, soft_wrap=True)
+    what = f"would be {what}" if dry_run else what
+    size_words = f"{number(removal.bytes, 0)} bytes {'of text' if dry_run else 'freed'}"
+    stdout().print(printable(f"{what}: {_words(removal)}; {size_words}"), markup=False, soft_wrap=True)
 
 
 def _stats_line(found: Stats) -> dict[str, Any]:

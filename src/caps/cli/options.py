@@ -63,7 +63,7 @@ PANEL_OF_GROUP = {
 EPILOG = (
     "Each option can also be set by an environment variable (--max-tokens: CAPS_MAX_TOKENS) or in a TOML "
     "file (--config). The command line comes before the environment, and the environment before the file. "
-    "Settings that few need have no option: caps list settings shows them, and --set NAME=VALUE sets them."
+    "Rarely needed settings have no option: caps list settings shows them, and --set NAME=VALUE sets them."
 )
 
 TYPES: Mapping[str, Any] = {
@@ -244,8 +244,8 @@ def _one_or_several(
 def allow_named(*values: object) -> None:
     """Let code of the working directory be imported that a user has named: `py:module:object`.
 
-    These are values of the command line, the environment or a file given with `--config`. A file that is only
-    found in the working directory may not name code at all.
+    These are values of the command line, the environment or a file given with --config. An auto-loaded file
+    cannot name code.
     """
     for value in values:
         words = (
@@ -370,7 +370,7 @@ def _load(taken: Mapping[str, Option], ctx: typer.Context, path: Path | None) ->
         return None
     params = {option.lstrip("-"): param for param in ctx.command.params for option in param.opts}
     settings, defaults = dict[str, Any](), dict[str, Any]()
-    for key, value in read_config_file(path, found=is_local).items():
+    for key, value in read_config_file(path, auto_loaded=is_local).items():
         if is_local:
             find_option(key, where=str(path))  # it may set nothing else, such as --out or --host
         setting, param = options_by_alias().get(key.replace("-", "_")), params.get(key.replace("_", "-"))
@@ -433,7 +433,8 @@ def _config_option(taken: Mapping[str, Option]) -> Any:
             is_eager=True,
             callback=load,
             metavar="FILE",
-            help="Read options from a TOML file. Default: caps.toml in the working directory, within limits.",
+            help="Read options from a TOML file. Default: caps.toml in the working directory, which cannot "
+            "set addresses, files or code.",
             rich_help_panel=MAIN,
         ),
     ]
@@ -492,7 +493,7 @@ ShardOption = Annotated[
         "--shard",
         metavar="K/N",
         parser=Shard.parse,
-        help="Play only every N-th case, starting with case K; --out gets a folder for each shard.",
+        help="Run only every N-th case, starting with case K; --out gets a folder for each shard.",
         rich_help_panel=FILES,
     ),
 ]

@@ -28,7 +28,7 @@ class Option:
     """A setting: its names, valid values, help text, and who may set it.
 
     * `decides`: it may change what is asked or chosen, so it is part of the identity of a run.
-    * `guarded`: a `caps.toml` that is only present in the working directory may not set it.
+    * `guarded`: an auto-loaded `caps.toml` cannot set it.
     * `per_request`: a client of the server may set it.
     * `per_judge`: its key in a `[[judge]]` table, which sets it for that judge alone.
     * `plugin`: its value may name code to import.

@@ -5,8 +5,8 @@ per-request `"caps": {…}` object and the keywords of the Python API are genera
 against them, so they cannot disagree. Two kinds of settings are restricted:
 
 * A *per-request* field may be set by a client of the server; no other may.
-* A *guarded* field (addresses, files, plug-ins, prompts, the sandbox) may not be set by a `caps.toml` that
-  is found in the working directory: entering a cloned repository must not redirect a key or run code.
+* A *guarded* field (addresses, files, plug-ins, prompts, the sandbox) cannot be set by a `caps.toml` that is
+  loaded automatically: entering a cloned repository must not redirect a key or run code.
 
 A *deciding* field is part of the identity of a run: results of runs that differ in one are never mixed.
 
@@ -123,7 +123,8 @@ class RunConfig:
     )  # fmt: skip
     reward_steps: str = option(
         "last",
-        "Score of an answer for whose tokens or steps a reward server returns several: last, min or mean.",
+        "Which score counts if a reward server returns several for the tokens or steps of an answer: last, "
+        "min or mean.",
         "asking", metavar="HOW", choices=("last", "min", "mean"), advanced=True,
     )  # fmt: skip
     reward_class: int = option(
@@ -138,7 +139,7 @@ class RunConfig:
         None, "Judge of --recorded, if the file holds several.", "recorded", metavar="NAME"
     )
     map: str = option(
-        "", "Which fields of the file hold what, where their names are not the usual ones: "
+        "", "Names of the fields in the file, if they are not the usual ones: "
         "problem=prompt,candidates=outputs.", "cases", metavar="NAME=FIELD,...",
     )  # fmt: skip
     confidence: str = option(
@@ -178,8 +179,8 @@ class RunConfig:
     )  # fmt: skip
     vision: str = option(
         "auto",
-        "Whether the judge can see images and documents: yes, no, or auto: a test call with an image finds "
-        "out, once there is one to judge.", "asking", metavar="MODE", choices=("auto", "yes", "no"),
+        "Whether the judge can see images and documents: yes, no, or auto (a test call finds out before the "
+        "first image is judged).", "asking", metavar="MODE", choices=("auto", "yes", "no"),
         advanced=True,
     )  # fmt: skip
     prompts: str | None = option(
@@ -212,7 +213,7 @@ class RunConfig:
     )  # fmt: skip
     calibrate: int | None = option(
         None,
-        "Fit the judge's accuracy and the strength of votes on the labelled ones of the first K cases.",
+        "Fit the judge's accuracy and the weight of votes on the labelled cases among the first K.",
         "calibrate", metavar="K",
     )  # fmt: skip
     seed: int = option(
@@ -243,11 +244,11 @@ class RunConfig:
         "findings", metavar="N", least=0, most=10_000, advanced=True,
     )  # fmt: skip
     further_seconds: float = option(
-        20.0, "Processor time of a case after which its programs are run on no more further inputs.",
+        20.0, "Seconds of processor time per case after which no further inputs are tried.",
         "findings", metavar="SECONDS", least=0, advanced=True,
     )  # fmt: skip
     samples: int | Literal["auto"] = option(
-        16, "Number of answers to generate for each problem; auto: as many as are worth their price.",
+        16, "Number of answers to generate for each problem; auto: until another one is not worth its price.",
         "generation", aliases=("n",), flags=("--samples", "--n", "-n"), metavar="N", least=1,
         per_request=True, main=True,
     )  # fmt: skip
@@ -331,7 +332,7 @@ class RunConfig:
         600.0, "Seconds to wait for one reply.", "performance", metavar="SECONDS", least=0.1, decides=False,
     )  # fmt: skip
     otel: bool = switch(
-        "Send spans and metrics of the run with OpenTelemetry, as its OTEL_... variables say; no prompts.",
+        "Send spans and metrics, without prompts, with OpenTelemetry; its OTEL_... variables configure it.",
         "performance", guarded=True, decides=False,
     )  # fmt: skip
     context_tokens: int | None = option(

@@ -1,6 +1,6 @@
 """Sources of settings: environment variables, settings files, and `name=value` words.
 
-A `caps.toml` that is merely found in the working directory may not set guarded options; see `config`.
+An auto-loaded `caps.toml` cannot set guarded options; see `config`.
 """
 
 import os
@@ -25,22 +25,22 @@ OTHER_VARIABLES = {
 
 def read_environment(names: Iterable[str], environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Read settings from the environment variables of the command line."""
-    known = os.environ if environment is None else environment
-    found: dict[str, Any] = {}
+    environment = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
     for name in names:
-        one = options()[name]
-        variable = next((env for env in one.env if known.get(env)), None)
+        setting = options()[name]
+        variable = next((variable for variable in setting.env if environment.get(variable)), None)
         if variable is not None:
-            found[name] = one.check_text(known[variable], f"{variable} =")
-    return found
+            values[name] = setting.check_text(environment[variable], f"{variable} =")
+    return values
 
 
 def refuse_misspelt_variables(environment: Mapping[str, str] | None = None) -> None:
     """Refuse a variable that resembles a setting; others may belong to other programs."""
-    known = {name for one in options().values() for name in one.env} | OTHER_VARIABLES
-    bare = [name.removeprefix(PREFIX) for name in sorted(known) if name.startswith(PREFIX)]
+    variables = {name for setting in options().values() for name in setting.env} | OTHER_VARIABLES
+    bare = [name.removeprefix(PREFIX) for name in sorted(variables) if name.startswith(PREFIX)]
     for name in os.environ if environment is None else environment:
-        if name.startswith(PREFIX) and name not in known:
+        if name.startswith(PREFIX) and name not in variables:
             close = get_close_matches(name.removeprefix(PREFIX), bare, n=1)
             if close:
                 raise SettingError(
@@ -48,38 +48,37 @@ def refuse_misspelt_variables(environment: Mapping[str, str] | None = None) -> N
                 )
 
 
-def read_config_file(path: Path, *, found: bool = False) -> dict[str, Any]:
-    """Read the settings of a TOML file; a file `found` in the working directory may not set guarded ones."""
-    values = read_toml(path, option="" if found else "--config")
+def read_config_file(path: Path, *, auto_loaded: bool = False) -> dict[str, Any]:
+    """Read the settings of a TOML file; an `auto_loaded` one cannot set those that are guarded."""
+    values = read_toml(path, option="" if auto_loaded else "--config")
     if isinstance(values.get("judge"), list):
         values["judges"] = [*values.pop("judge"), *values.get("judges", ())]
     for name, value in values.items():
         _refuse_table(path, name, value)
-    if found:
-        for name, value in values.items():
-            one = options_by_alias().get(name.replace("-", "_"))
-            if one is not None and (one.guarded or (one.plugin and _may_name_code(value))):
-                raise SettingError(
-                    f"{path}: {name}: a file found in the working directory may not set this; "
-                    f"name the file with --config {path.name} if you trust it"
-                )
+    for name, value in values.items() if auto_loaded else ():
+        setting = options_by_alias().get(name.replace("-", "_"))
+        if setting is not None and (setting.guarded or (setting.plugin and _may_name_code(value))):
+            raise SettingError(
+                f"{path}: {name}: an auto-loaded {LOCAL_FILE} cannot set this; "
+                f"name the file with --config {path.name} if you trust it"
+            )
     return values
 
 
 def _refuse_table(path: Path, name: str, value: object) -> None:
     """Refuse a `[table]` that is not a setting, with a hint: there are no sections."""
-    one = options_by_alias().get(name.replace("-", "_"))
+    setting = options_by_alias().get(name.replace("-", "_"))
     inside = value[0] if isinstance(value, list) and value else value
-    kind = "" if one is None else one.kind
+    kind = "" if setting is None else setting.kind
     listed = kind in ("tables", "judges") and isinstance(value, list)
     if not isinstance(inside, Mapping) or kind == "mapping" or listed:
         return
     if name in ("judge", "judges"):
         raise SettingError(f"{path}: [{name}]: write [[judge]], with two brackets, once for each judge")
-    tables = sorted(alias for alias, each in options_by_alias().items() if each.kind == "mapping")
+    tables = sorted(alias for alias, other in options_by_alias().items() if other.kind == "mapping")
     inner = [key for key in inside if key.replace("-", "_") in options_by_alias()]
-    if one is not None:
-        hint = f"{name} is not a table: write {name} = ..., {one.expected}; "
+    if setting is not None:
+        hint = f"{name} is not a table: write {name} = ..., {setting.expected}; "
     elif inner:
         hint = f"move {', '.join(inner)} to the top of the file, without [{name}]; "
     else:
