@@ -180,22 +180,10 @@ def test_generators_may_stand_in_a_settings_file(invoke, tmp_path):
         (tmp_path / "team.toml").write_text(
             '[[generator]]\nmodel = "small"\nquality = 0.5\n\n[[generator]]\nmodel = "large"\npreset = "small"\n'
         )
-        done = invoke(
-            "solve",
-            "2 + 2?",
-            "--n",
-            "auto",
-            "--base-url",
-            agreed.url,
-            "--config",
-            tmp_path / "team.toml",
-            "--json",
-        )
+        words = ("--n", "auto", "--base-url", agreed.url, "--json")
+        done = invoke("solve", "2 + 2?", *words, "--config", tmp_path / "team.toml")
         assert {body["model"] for body in agreed.bodies} == {"large"}
-        named = invoke(
-            "solve", "3 + 1?", "--n", "auto", "--base-url", agreed.url, "--generator", "a", "--generator", "b",
-            "--json",
-        )  # fmt: skip
+        named = invoke("solve", "3 + 1?", *words, "--generator", "a", "--generator", "b")
     assert [one["model"] for one in json.loads(done.stdout)["generators"]] == ["small", "large"]
     assert [one["model"] for one in json.loads(named.stdout)["generators"]] == ["a", "b"]
     (tmp_path / "wrong.toml").write_text('[[generator]]\nmodel = "m"\ncolour = "red"\n')

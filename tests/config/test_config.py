@@ -246,10 +246,8 @@ def test_the_variable_that_is_named_holds_the_key_whatever_else_is_set(tmp_path)
             sent = {head.get("Authorization") for head in server.headers}
             assert sent == {None if key is None else f"Bearer {key}"}
         missing = caps("select", cases, *where, "--set", "api_key_env=NOWHERE")
-    assert (missing.returncode, "'NOWHERE', which should hold a key, is not set" in missing.stderr) == (
-        2,
-        True,
-    )
+    assert missing.returncode == 2
+    assert "'NOWHERE', which should hold a key, is not set" in missing.stderr
 
 
 def test_a_run_that_left_out_failing_programs_is_replayed_with_a_strategy_that_cannot(tmp_path):
@@ -268,21 +266,9 @@ def test_an_advanced_setting_is_given_with_set_a_variable_or_a_file_in_this_orde
     cases = write_cases(tmp_path / "cases.jsonl", 1, n=3)
     (tmp_path / "mine.toml").write_text('judge_temperature = 0.1\nfurther_inputs = 7\ncache_hints = "off"\n')
     with ScriptedEndpoint(better_quality_wins) as server:
-        where = (
-            "--model",
-            "m",
-            "--base-url",
-            server.url,
-            "--no-journal",
-            "--quiet",
-            "--out",
-            tmp_path / "run",
-        )
-        words = (
-            "--config",
-            tmp_path / "mine.toml",
-            "--strategy caps --set finalists=2 --set judge_temperature=0.3",
-        )
+        where = (f"--model m --base-url {server.url} --no-journal --quiet --out", tmp_path / "run")
+        changes = "--strategy caps --set finalists=2 --set judge_temperature=0.3"
+        words = ("--config", tmp_path / "mine.toml", changes)
         done = caps("select", cases, *where, *words, CAPS_JUDGE_TEMPERATURE="0.2", CAPS_FURTHER_INPUTS="9")
         assert done.returncode == 0, done.stderr
         assert {body["temperature"] for body in server.bodies} == {0.3}

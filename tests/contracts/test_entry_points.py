@@ -237,16 +237,7 @@ def test_workers_of_a_cluster_choose_as_caps_select_does(tmp_path):
     wanted = played(contest, tmp_path, "select")
     with ScriptedEndpoint(contest.reply) as server:
         contest.url = server.url
-        words = (
-            *contest.endpoint,
-            *contest.options,
-            "--engine",
-            "ray",
-            "--set",
-            "ray_workers=1",
-            "--json",
-            "--quiet",
-        )
+        words = (*contest.endpoint, *contest.options, "--engine ray --set ray_workers=1 --json --quiet")
         done = caps("select", contest.cases(), *words)
     assert done.returncode == 0, done.stderr
     assert of_line(json_lines(done)[0]) == wanted

@@ -24,13 +24,8 @@ from support.playing import (
 )
 
 AGREEING = ("knockout", "sprint", "posterior")
-MERGING = {
-    *AGREEING,
-    "majority",
-    "tests-first",
-    *(name for name in ALL if name.startswith("caps")),
-    "no-rescue",
-}
+CASCADES = [name for name in ALL if name.startswith("caps")]
+MERGING = {*AGREEING, *CASCADES, "majority", "tests-first", "no-rescue"}
 names = st.sampled_from(ALL)
 signatures = st.lists(st.sampled_from(["x", "y", "z", None]) | st.uuids().map(str), min_size=1, max_size=24)
 judges = st.one_of(
