@@ -42,7 +42,6 @@ AGENTS_PURPOSE = "patches and runs of agents (--domain patch, trajectory)"
 MIN_PYTHON = (3, 11)
 MIN_FREE = 200 << 20  # bytes
 TIMEOUT = 20.0  # seconds
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 # The minimum of a sandbox: separate namespaces and a read-only file system.
 SANDBOXED = ("--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 # Debian and Ubuntu name the setting differently; a container has what its host allows.
@@ -82,9 +81,9 @@ def doctor(
 ) -> None:
     """Check what works on this machine, and how to install the rest.
 
-    Checks Python, optional packages, the default model, servers, the journal, the sandbox and the browser,
-    and several judges (--judge, or [[judge]] tables of --config).
-    Everything that is missing is optional. The exit code is 1 only if something that exists does not work.
+    Checks Python, optional packages, the default model, servers, the journal and the sandbox, and several
+    judges (--judge, or [[judge]] tables of --config). Everything that is missing is optional. The exit code
+    is 1 only if something that exists does not work.
     """
     cache = user_cache_path("caps")
     if fetch:
@@ -166,7 +165,6 @@ def examine(
         check_journal(journal),
         check_sandbox(),
         *map(check_toolchain, TOOLCHAINS.values()),
-        check_browser(),
     ]
 
 
@@ -310,16 +308,6 @@ def check_toolchain(toolchain: Toolchain) -> Check:
         return Check(name, "ok", f"{' and '.join(toolchain.needs)}: programs of candidates can be run")
     message = f"no {toolchain.missing}: programs of candidates are not run"
     return Check(name, "missing", message, toolchain.install)
-
-
-def check_browser() -> Check:
-    """Check for a browser, which only the tests of the report need."""
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        return Check(
-            "browser", "missing", "only the tests of the report need one", "apt-get install chromium"
-        )
-    return Check("browser", "ok", found)
 
 
 def _run(command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
