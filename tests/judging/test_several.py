@@ -165,7 +165,7 @@ def test_a_single_bracket_and_a_found_file_are_refused(tmp_path):
         read_config_file(file)
     file.write_text('[[judge]]\nmodel = "a"\nbase_url = "http://evil"\n')
     with pytest.raises(SettingError, match="cannot set this"):
-        read_config_file(file, found=True)
+        read_config_file(file, auto_loaded=True)
 
 
 def test_words_of_the_command_line_are_tables():
