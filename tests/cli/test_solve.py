@@ -1,15 +1,11 @@
 import asyncio
 import json
-from dataclasses import fields
 
 import pytest
 
 from caps import Case, solve, solve_sync
 from caps.core.errors import CapsError
 from caps.journal.store import Journal
-from caps.registry import METHODS, PRESETS, STRATEGIES, resolve
-from caps.sampling.methods import make_method, make_preset
-from caps.session.parts import make_strategy
 from caps.testing import Reply, ScriptedEndpoint, Status, better_quality_wins
 from support.generating import answering
 from support.shell import caps
@@ -80,17 +76,6 @@ def test_a_question_without_an_answer_exits_1_and_a_missing_one_is_asked_for(inv
     ]:
         with pytest.raises(CapsError, match=said):
             invoke("solve", *words)
-
-
-def test_no_field_of_a_strategy_has_the_name_of_one_of_a_method_or_a_preset():
-    def names(made):
-        return {spec.name for spec in fields(made)}
-
-    strategies = set.union(*(names(make_strategy(name)) for name in STRATEGIES.table))
-    methods = set.union(*(names(make_method(name)) for name in METHODS.table))
-    assert not strategies & methods
-    assert not (strategies | methods) & names(make_preset("default"))
-    assert all(resolve(PRESETS, name) for name in PRESETS.table)
 
 
 def test_from_python_a_question_is_drawn_for_and_chosen_among():

@@ -290,8 +290,10 @@ def test_a_file_that_is_merely_found_cannot_set_what_is_guarded_through_set(tmp_
         assert server.requests == 0
 
 
-def test_no_field_that_set_changes_has_the_name_of_an_advanced_setting():
-    advanced = {name for name, setting in options().items() if setting.advanced}
+def test_set_never_means_two_fields_at_once():
+    """No field of a strategy, a method or a preset has the name of another's, or of an advanced setting."""
+    taken = {name for name, setting in options().items() if setting.advanced}
     for registry, make in ((STRATEGIES, make_strategy), (METHODS, make_method), (PRESETS, make_preset)):
-        for name in registry.table:
-            assert not advanced & {spec.name for spec in fields(make(name))}, name
+        names = {spec.name for name in registry.table for spec in fields(make(name))}
+        assert not names & taken, registry.kind
+        taken |= names

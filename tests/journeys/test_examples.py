@@ -49,53 +49,30 @@ def run(name):
     return done
 
 
-def test_best_of_n():
-    assert run("best_of_n.py").stdout.startswith("candidate 0, answer 391")
+#: What each example prints, as a pattern of its whole output.
+PRINTED = {
+    "best_of_n.py": r"candidate 0, answer 391.*",
+    "many_cases.py": r"200 of 200 cases done.*",
+    "own_judge.py": r"(?=.*return 2 \* x)((?!candidate 1).)*(candidate 1((?!candidate 1).)*){3}",
+    "own_strategy.py": r"(?=.*champion: Air scatters blue light most\. \(2 calls\)).*posterior: Air scatters blue light most\..*",
+    "own_domain.py": r"select name from staff order by pay desc limit 1\n",
+    "own_model.py": r"4806 m\. \(4 calls\)\n",
+    "own_view.py": r"(?=.*candidate 1).*seen: 'Step two\.\\nSo it is.*",
+    "own_grader.py": r"[^\n]* right\n[^\n]* right\n[^\n]* off\n",
+    "own_dataset.py": r"capital-France: What is the capital of France\?.*",
+}
 
 
-def test_many_cases_show_their_progress():
-    done = run("many_cases.py")
-    assert done.stdout.startswith("200 of 200 cases done")
-    assert "200/200" in done.stderr
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_prints_what_it_promises(name):
+    done = run(name)
+    assert re.fullmatch(PRINTED[name], done.stdout, re.DOTALL), done.stdout
+    if name == "many_cases.py":
+        assert "200/200" in done.stderr, "it shows its progress"
 
 
-def test_own_judge():
-    said = run("own_judge.py").stdout
-    assert said.count("candidate 1") == 3
-    assert "return 2 * x" in said
-
-
-def test_own_strategy():
-    said = run("own_strategy.py").stdout
-    assert "champion: Air scatters blue light most. (2 calls)" in said
-    assert "posterior: Air scatters blue light most." in said
-
-
-def test_own_domain_in_less_than_80_lines():
-    assert run("own_domain.py").stdout == "select name from staff order by pay desc limit 1\n"
+def test_a_domain_of_your_own_takes_less_than_80_lines():
     assert len((ROOT / "examples" / "own_domain.py").read_text().splitlines()) < 80
-
-
-def test_own_model():
-    assert run("own_model.py").stdout == "4806 m. (4 calls)\n"
-
-
-def test_own_view():
-    said = run("own_view.py").stdout
-    assert "seen: 'Step two.\\nSo it is" in said
-    assert "candidate 1" in said
-
-
-def test_own_grader():
-    assert [line.split()[-1] for line in run("own_grader.py").stdout.splitlines()] == [
-        "right",
-        "right",
-        "off",
-    ]
-
-
-def test_own_dataset():
-    assert run("own_dataset.py").stdout.startswith("capital-France: What is the capital of France?")
 
 
 def cells():
