@@ -31,10 +31,11 @@ def believed(strategy, field, *games):
     """Chances of candidates after some games, each (a, b, verdict), all at E2."""
     groups = clusters(field)
     answer_of = {one.id: number for number, group in enumerate(groups) for one in group}
-    found = strategy.beliefs(groups)
+    beliefs_now = strategy.beliefs(groups)
     for a, b, verdict in games:
-        found.add(Pairing(a, b, Level.FULL), verdict, answer_of)
-    return {one: found.chances()[number] for one, number in answer_of.items()}
+        beliefs_now.add(Pairing(a, b, Level.FULL), verdict, answer_of)
+    chances = beliefs_now.chances()
+    return {entrant: chances[number] for entrant, number in answer_of.items()}
 
 
 def open_field(count, names=None):
@@ -128,16 +129,13 @@ def test_orders_that_contradict_each_other_leave_two_answers_as_they_stand_to_ea
 
 
 def test_a_win_in_the_favoured_slot_counts_less():
-    field = field_of(16, SPLIT)
-    fond = believed(Posterior(first_slot=0.7), field, (0, 5, LOW_A))
-    assert (
-        fond[0] / fond[5]
-        < believed(Posterior(), field, (0, 5, LOW_A))[0]
-        / believed(Posterior(), field, (0, 5, LOW_A))[5]
-        * 1.0001
-    )
-    against = believed(Posterior(first_slot=0.7), field, (5, 0, HIGH_B))
-    assert against[0] > believed(Posterior(first_slot=0.7), field, (0, 5, HIGH_A))[0]
+    def odds(strategy, *game):
+        chances = believed(strategy, field_of(16, SPLIT), game)
+        return chances[0] / chances[5]
+
+    usual, biased = Posterior(e2_high=0.9), Posterior(e2_high=0.9, first_slot=0.7)
+    assert odds(biased, 0, 5, LOW_A) < odds(usual, 0, 5, LOW_A)
+    assert odds(biased, 5, 0, HIGH_B) > odds(biased, 0, 5, HIGH_A)
 
 
 @settings(max_examples=40)

@@ -166,27 +166,28 @@ class Adaptive:
         room = self._room(pool) + sum(one.running for one in pool.sources)
         if room <= 0:
             return Option(0.0, 0, 0)
-        found, unit = list[Option](), self._unit(pool)
+        options, unit = list[Option](), self._unit(pool)
         chances, counts, answers = _standings(pool, state)
         asked = Counter(state.answer_of[one] for asks, _ in rounds for ask in asks for one in ask.entrants)
         left = [self._verdicts_left(pool, asked[answer]) for answer in answers]
         for number in _worth_asking(pool):
-            source, own = pool.sources[number], [row[number] for row in counts]
-            known = [
-                Standing(chance, sum(row), mine, verdicts)
-                for chance, row, mine, verdicts in zip(chances, counts, own, left, strict=True)
+            source = pool.sources[number]
+            standings = [
+                Standing(chance, sum(row), row[number], verdicts)
+                for chance, row, verdicts in zip(chances, counts, left, strict=True)
             ]
+            drawn = sum(row[number] for row in counts)
             rate, price = Rate.of(source.quality), unit * (source.price or 1.0)
             for count in AHEAD if source.independent else AHEAD[:1]:
                 if count <= room:
                     won = gain(
-                        known, rate, sum(own), count,
+                        standings, rate, drawn, count,
                         verdicts=self._verdicts_left(pool, 0), votes=source.independent,
                     )  # fmt: skip
-                    found.append(Option(won / (count * price), count, number))
-        best = max(found)
+                    options.append(Option(won / (count * price), count, number))
+        best = max(options)
         if self.eager and best.value >= 1:
-            return max((one for one in found if one.value >= 1), key=lambda one: one.more)
+            return max((option for option in options if option.value >= 1), key=lambda option: option.more)
         return best
 
     def _verdicts_left(self, pool: Pool, asked: int) -> float:
@@ -223,13 +224,13 @@ def _standings(pool: Pool, state: ContestState) -> tuple[list[float], list[list[
     for entrant, answer in state.answer_of.items():
         members.setdefault(answer, []).append(entrant)
     best = {answer: state.chances[answer] for answer in members}
-    order, left, found = sorted(best, key=lambda answer: -best[answer]), 1.0, list[float]()
+    order, left, chances = sorted(best, key=lambda answer: -best[answer]), 1.0, list[float]()
     for answer in order:
-        found.append(min(left, best[answer]))
-        left = max(0.0, left - found[-1])
+        chances.append(min(left, best[answer]))
+        left = max(0.0, left - chances[-1])
     independent = [one.independent for one in pool.sources]
     counts = [votes([pool.written_by[one] for one in members[k]], independent) for k in order]
-    return found, counts, order
+    return chances, counts, order
 
 
 def _worth_asking(pool: Pool) -> list[int]:

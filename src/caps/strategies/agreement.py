@@ -39,16 +39,16 @@ class Rate(NamedTuple):
 def log_weights(counts: Sequence[Sequence[int]], rates: Sequence[Rate]) -> list[float]:
     """Log-weight of each answer being right, against none being right; `counts`: by answer and generator."""
     drawn = [sum(column) for column in zip(*counts, strict=True)] if counts else []
-    total, found = sum(drawn), []
+    total, log_odds = sum(drawn), []
     for row in counts:
         size = sum(row)
         weight = math.lgamma(NEW_WRONG + total) - math.lgamma(NEW_WRONG + total - size)
         weight -= math.log(NEW_WRONG) + math.lgamma(size)
-        for own, count, rate in zip(row, drawn, rates, strict=True):
-            weight += log_beta(rate.right + own, rate.wrong + count - own)
+        for repeats, count, rate in zip(row, drawn, rates, strict=True):
+            weight += log_beta(rate.right + repeats, rate.wrong + count - repeats)
             weight -= log_beta(rate.right, rate.wrong + count)
-        found.append(weight)
-    return found
+        log_odds.append(weight)
+    return log_odds
 
 
 class Standing(NamedTuple):
@@ -81,15 +81,15 @@ def gain(
     Samples that are no independent `votes` can only add that one. Other new answers are left out.
     """
     front = sorted(standings, reverse=True)[:TRACKED]
-    total = sum(one.votes for one in standings)
-    new = Standing(max(0.0, 1 - sum(one.chance for one in standings)), 0, 0, verdicts)
-    new_wrong = diversity([one.votes for one in standings])
-    found = _chosen(new, front, rate, drawn, more, total, new_wrong)
-    for one in front if votes else ():
-        rivals = [other for other in front if other is not one]
-        before = _chosen(one, rivals, rate, drawn, 0, total, new_wrong)
-        found += _chosen(one, rivals, rate, drawn, more, total, new_wrong) - before
-    return max(0.0, found)
+    total = sum(answer.votes for answer in standings)
+    new = Standing(max(0.0, 1 - sum(answer.chance for answer in standings)), 0, 0, verdicts)
+    new_wrong = diversity([answer.votes for answer in standings])
+    gained = _chosen(new, front, rate, drawn, more, total, new_wrong)
+    for answer in front if votes else ():
+        rivals = [other for other in front if other is not answer]
+        before = _chosen(answer, rivals, rate, drawn, 0, total, new_wrong)
+        gained += _chosen(answer, rivals, rate, drawn, more, total, new_wrong) - before
+    return max(0.0, gained)
 
 
 def diversity(counts: Sequence[int]) -> float:
@@ -99,21 +99,27 @@ def diversity(counts: Sequence[int]) -> float:
         math.log(share) + different * math.log(odds) + math.lgamma(odds) - math.lgamma(odds + total)
         for odds, share in DIVERSE
     ]
-    weights = [math.exp(one - max(logs)) for one in logs]
+    weights = [math.exp(log - max(logs)) for log in logs]
     return sum(weight * odds for weight, (odds, _) in zip(weights, DIVERSE, strict=True)) / sum(weights)
 
 
 def _chosen(  # noqa: PLR0917
-    one: Standing, rivals: Sequence[Standing], rate: Rate, drawn: int, more: int, total: int, new_wrong: float
+    answer: Standing,
+    rivals: Sequence[Standing],
+    rate: Rate,
+    drawn: int,
+    more: int,
+    total: int,
+    new_wrong: float,
 ) -> float:
     """How likely an answer is right and is chosen after `more` samples."""
-    if one.chance < UNLIKELY:
+    if answer.chance < UNLIKELY:
         return 0.0
-    hits = _log_rising(rate.right + one.own, more)
-    misses = _log_rising(rate.wrong + drawn - one.own, more)
+    hits = _log_rising(rate.right + answer.own, more)
+    misses = _log_rising(rate.wrong + drawn - answer.own, more)
     all_ways = _log_rising(rate.right + rate.wrong + drawn, more)[more]
-    if one.votes:
-        repeats = _log_rising(float(one.votes), more)
+    if answer.votes:
+        repeats = _log_rising(float(answer.votes), more)
     else:
         repeats = [0.0, *(math.log(new_wrong) + math.lgamma(count) for count in range(1, more + 1))]
     against = [
@@ -123,33 +129,33 @@ def _chosen(  # noqa: PLR0917
         )
         for rival in rivals
     ]
-    found = 0.0
-    for count in range(0 if one.votes else 1, more + 1):
+    chosen = 0.0
+    for count in range(0 if answer.votes else 1, more + 1):
         seen = hits[count] + misses[more - count]
         ways = math.comb(more, count) * math.exp(seen - all_ways)
-        odds = [known + repeats[count] - missing[count] for known, missing in against]
-        found += ways * _wins(math.log(one.chance) + seen, odds, one.verdicts)
-    return one.chance * found
+        odds = [before + repeats[count] - missing[count] for before, missing in against]
+        chosen += ways * _wins(math.log(answer.chance) + seen, odds, answer.verdicts)
+    return answer.chance * chosen
 
 
-def _wins(own: float, rivals: Sequence[float], verdicts: float) -> float:
+def _wins(log_weight: float, rivals: Sequence[float], verdicts: float) -> float:
     """How likely the right answer of this log-weight comes first, given what verdicts may still show."""
     if not rivals:
         return 1.0
     highest = max(rivals)
     if verdicts > 0:
-        others = highest + math.log(sum(math.exp(one - highest) for one in rivals))
-        return normal_cdf((own - others) / math.sqrt(verdicts) + math.sqrt(verdicts) / 2)
-    equal = sum(abs(own - one) < UNLIKELY for one in rivals)
-    return 1 / (1 + equal) if equal and abs(own - highest) < UNLIKELY else float(own > highest)
+        others = highest + math.log(sum(math.exp(rival - highest) for rival in rivals))
+        return normal_cdf((log_weight - others) / math.sqrt(verdicts) + math.sqrt(verdicts) / 2)
+    equal = sum(abs(log_weight - rival) < UNLIKELY for rival in rivals)
+    return 1 / (1 + equal) if equal and abs(log_weight - highest) < UNLIKELY else float(log_weight > highest)
 
 
 def _log_rising(start: float, most: int) -> list[float]:
     """Logarithm of start (start + 1) ... of 0 to `most` factors."""
-    found = [0.0]
+    logs = [0.0]
     for step in range(most):
-        found.append(found[-1] + math.log(start + step))
-    return found
+        logs.append(logs[-1] + math.log(start + step))
+    return logs
 
 
 def exchange(kept: float, gained: float, sharpness: float) -> float:
