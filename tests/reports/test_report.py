@@ -41,6 +41,22 @@ def folder(tmp_path_factory):
     return place
 
 
+def copied(run, place, *, cases=None, lines=None, **config):
+    """A copy of a run with other settings or cases, or cut in the middle of a line after some lines."""
+    place.mkdir()
+    file = json.loads((run / "run.json").read_text())
+    file["cases"] = cases or file["cases"]
+    file["config"] |= config
+    if lines is not None:
+        file["summary"] = {}
+    (place / "run.json").write_text(json.dumps(file))
+    for name in ("selections.jsonl", "rulings.jsonl"):
+        kept = (run / name).read_text().splitlines(keepends=True)
+        cut = kept if lines is None else [*kept[: lines[name]], '{"id": "half a li']
+        (place / name).write_text("".join(cut))
+    return place
+
+
 @pytest.fixture
 def run(folder):
     with open_run(folder / "run") as retelling:
@@ -175,14 +191,8 @@ def test_examples_passed_stand_beside_the_candidates(run):
 
 
 def test_an_unfinished_run_shows_what_there_is(folder, tmp_path):
-    cut = tmp_path / "cut"
-    cut.mkdir()
-    made = json.loads((folder / "run" / "run.json").read_text()) | {"summary": {}}
-    (cut / "run.json").write_text(json.dumps(made))
-    for name, lines in (("selections.jsonl", 1), ("rulings.jsonl", 20)):
-        kept = (folder / "run" / name).read_text().splitlines(keepends=True)
-        (cut / name).write_text("".join(kept[:lines]) + '{"id": "half a li')
-    with open_run(cut) as run:
+    lines = {"selections.jsonl": 1, "rulings.jsonl": 20}
+    with open_run(copied(folder / "run", tmp_path / "cut", lines=lines)) as run:
         page = run_page(load_report(run))
         assert page.status == "not finished: 1 case so far"
         assert "not finished" in read(page_html(page)).text
@@ -190,13 +200,7 @@ def test_an_unfinished_run_shows_what_there_is(folder, tmp_path):
 
 
 def test_without_cases_and_journal_it_is_told_from_the_calls(folder, tmp_path):
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    made = json.loads((folder / "run" / "run.json").read_text()) | {"cases": "/gone.jsonl"}
-    made["config"]["journal"] = "/gone.sqlite"
-    (bare / "run.json").write_text(json.dumps(made))
-    for name in ("selections.jsonl", "rulings.jsonl"):
-        (bare / name).write_bytes((folder / "run" / name).read_bytes())
+    bare = copied(folder / "run", tmp_path / "bare", cases="/gone.jsonl", journal="/gone.sqlite")
     with open_run(bare) as run:
         receipt = receipt_line(run, "first")
         assert (receipt["whole"], receipt["winner"]) == (False, run.selections["first"]["winner"])
@@ -207,17 +211,10 @@ def test_without_cases_and_journal_it_is_told_from_the_calls(folder, tmp_path):
 
 
 def test_own_prompts_that_are_gone_cost_the_prompts_and_nothing_else(folder, tmp_path):
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    made = json.loads((folder / "run" / "run.json").read_text())
-    made["config"]["prompts"] = "/gone"
-    (bare / "run.json").write_text(json.dumps(made))
-    for name in ("selections.jsonl", "rulings.jsonl"):
-        (bare / name).write_bytes((folder / "run" / name).read_bytes())
-    with open_run(bare) as run:
+    with open_run(copied(folder / "run", tmp_path / "bare", prompts="/gone")) as run:
         receipt = receipt_line(run, "first")
         assert any("/gone" in note for note in run.notes)
-        assert load_report(run).figures.pass_at_1 == made["summary"]["pass_at_1"]
+        assert load_report(run).figures.pass_at_1 == run.file.summary["pass_at_1"]
     assert [(game["prompt"], bool(game["replies"][-1].text)) for game in receipt["games"][:2]] == [
         ("", True)
     ] * 2

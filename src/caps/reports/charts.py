@@ -307,11 +307,6 @@ class Point:
     chosen: bool = False
 
 
-def best_options(points: Sequence[Point]) -> list[int]:
-    """Return the indices of the Pareto front, the cheapest first."""
-    return pareto_front([(point.tokens, point.share) for point in points])
-
-
 PLANE_LEFT, PLANE_HEIGHT, NAME = 48, 260, 18
 
 
@@ -324,7 +319,7 @@ def plane(
     unit: str = "tokens a case",
 ) -> Drawing:
     """Draw accuracy against tokens as numbered points, named below; a line joins the Pareto front."""
-    best = best_options(points)
+    best = pareto_front([(point.tokens, point.share) for point in points])
     drawn, top = heading(title, [*notes, _key(points, best)])
     low, high = min(point.low for point in points), max(point.high for point in points)
     most = max(point.tokens for point in points) or 1
