@@ -29,7 +29,7 @@ from caps.session.parts import load_templates
 from caps.studies.study import load_study
 from caps.testing import case_line, spread, write_cases
 from support.logs import lm_eval, reply, request, result, sample
-from support.shell import CAPS, caps, clean, start
+from support.shell import CAPS, caps, clean, one_sentence, start
 from support.waiting import PATIENCE, wait_until
 
 if sys.version_info >= (3, 14):
@@ -43,14 +43,6 @@ CASE = case_line("a", spread(2), answer="0")
 
 def names(path, **more):
     return [one.id if isinstance(one, Case) else str(one) for one in open_cases(str(path), **more)]
-
-
-def one_sentence(done, *words):
-    assert done.returncode == 2, (done.returncode, done.stderr)
-    (line,) = done.stderr.strip().splitlines()
-    assert line.startswith("caps: ")
-    for word in words:
-        assert str(word) in line
 
 
 # Byte order marks
@@ -77,27 +69,19 @@ def test_cases_behind_a_byte_order_mark_are_graded_from_file_and_standard_input(
         assert [one["correct"] for one in json.loads(done.stdout)["candidates"]] == [True, False]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_logs_of_other_tools_behind_a_byte_order_mark_are_told_apart(tmp_path):
+    inspect_log = {"version": 2, "eval": {}, "samples": [sample("s", 1, "4"), sample("s", 2, "5")]}
+    for text in (
         json.dumps(lm_eval(1, "4", "5")),
         json.dumps([result("q")]),
         json.dumps(request("x")) + "\n" + json.dumps(reply("x", "4")),
-    ],
-    ids=["lm-eval", "livecodebench", "openai-batch"],
-)
-def test_logs_of_other_tools_behind_a_byte_order_mark_are_told_apart(tmp_path, text):
-    (tmp_path / "plain").write_text(text)
-    (tmp_path / "marked").write_bytes(BOM + text.encode())
-    plain, marked = (list(open_cases(str(tmp_path / kind))) for kind in ("plain", "marked"))
-    assert plain == marked
-    assert all(isinstance(one, Case) for one in plain)
-
-
-def test_a_json_log_of_inspect_and_a_json_list_behind_a_byte_order_mark_are_read(tmp_path):
-    log = {"version": 2, "eval": {}, "samples": [sample("s", 1, "4"), sample("s", 2, "5")]}
-    (tmp_path / "log.json").write_bytes(BOM + json.dumps(log, indent=2).encode())
-    assert names(tmp_path / "log.json") == ["s"]
+        json.dumps(inspect_log, indent=2),
+    ):
+        (tmp_path / "plain").write_text(text)
+        (tmp_path / "marked").write_bytes(BOM + text.encode())
+        plain, marked = (list(open_cases(str(tmp_path / kind))) for kind in ("plain", "marked"))
+        assert plain == marked, text
+        assert all(isinstance(case, Case) for case in plain), text
 
 
 def test_other_files_behind_a_byte_order_mark_are_read(tmp_path):
@@ -183,10 +167,8 @@ def test_a_device_without_end_is_refused_by_every_command_that_reads(command, de
 
 def test_settings_from_a_device_without_end_are_refused(tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 1, n=2)
-    one_sentence(caps("select", cases, "--dry-run", "--config", "/dev/zero"), "/dev/zero", "is a device")
-    one_sentence(
-        caps("select", cases, "--dry-run", "--judge-profile", "/dev/zero"), "/dev/zero", "is a device"
-    )
+    for option in ("--config", "--judge-profile"):
+        one_sentence(caps("select", cases, "--dry-run", option, "/dev/zero"), "/dev/zero", "is a device")
     (tmp_path / "long.toml").write_bytes(b"#" * (64 << 20) + b"\n")
     with pytest.raises(InputError, match="holds more than"):
         read_toml(tmp_path / "long.toml")
@@ -255,33 +237,31 @@ def test_settings_nested_without_end_are_refused_in_a_sentence(tmp_path, depth):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("score", "NaN"),
-        ("score", "Infinity"),
-        ("score", "-Infinity"),
-        ("score", "1e999"),
-        ("score", "9" * 400),
-        ("score", "9" * 5_000),
-        ("score", "9" * 100_000),
-        ("logprob", "-" + "9" * 400),
-        ("logprob", "true"),
-        ("text", '"\\ud800"'),
-        ("text", "9" * 30),
-        ("correct", "1"),
-        ("code", "[]"),
-    ],
-)
-def test_a_wrong_number_or_text_is_a_bad_line_and_the_others_are_graded(tmp_path, field, value):
-    path = tmp_path / "cases.jsonl"
-    row = {"id": "odd", "problem": "?", "answer": "1", "candidates": [{"text": "\\boxed{1}", field: "HERE"}]}
-    path.write_text(json.dumps(row).replace('"HERE"', value) + f"\n{CASE}\n")
-    done = caps("grade", path, "--no-journal", "--quiet")
-    assert done.returncode == 1, done.stderr
-    assert done.stderr.startswith(f"failed: {path}:1: ")
-    assert len(done.stderr) < 2_000
-    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["a"]
+WRONG = {
+    "score": ["NaN", "Infinity", "-Infinity", "1e999", "9" * 400, "9" * 5_000, "9" * 100_000],
+    "logprob": ["-" + "9" * 400, "true"],
+    "text": ['"\\ud800"', "9" * 30],
+    "correct": ["1"],
+    "code": ["[]"],
+}
+
+
+def test_wrong_numbers_and_texts_are_bad_lines_and_the_others_are_graded(tmp_path):
+    path, lines = tmp_path / "cases.jsonl", []
+    for field, values in WRONG.items():
+        row = {"problem": "?", "answer": "1", "candidates": [{"text": "\\boxed{1}", field: "HERE"}]}
+        lines += [json.dumps(row).replace('"HERE"', value) for value in values]
+    for first in range(0, len(lines), 5):  # more would not be printed
+        wrong = lines[first : first + 5]
+        path.write_text("\n".join([*wrong, CASE]))
+        done = caps("grade", path, "--no-journal", "--quiet")
+        assert done.returncode == 1, done.stderr
+        assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["a"]
+        failures = done.stderr.splitlines()
+        assert len(failures) == len(wrong)
+        for number, failure in enumerate(failures, start=1):
+            assert failure.startswith(f"failed: {path}:{number}: ")
+            assert len(failure) < 2_000
 
 
 @pytest.mark.parametrize("value", ["9" * 400, "-" + "9" * 30, "1e-999", "12345678901234567890.5"])
@@ -342,21 +322,26 @@ def test_a_log_packed_with_zstandard_is_read_like_one_packed_with_deflate(tmp_pa
     assert [(one.text, one.correct) for one in case.candidates] == [("4", True), ("5", False)]
 
 
-def test_a_member_that_unpacks_without_end_is_named_and_the_others_are_read(tmp_path):
-    members = {"samples/bomb.json": b" " * (8 << 20), **epochs()}
-    path = log(tmp_path / "bomb.eval", members)
-    assert Path(path).stat().st_size < 10_000
-    bomb, case = read_eval(path, Limits(packed=1 << 20))
-    assert "samples/bomb.json: unpacks to more than 1,048,576 bytes" in str(bomb)
-    assert len(case.candidates) == 2
+def test_bad_members_are_named_and_the_others_are_read(tmp_path):
+    bad = {"samples/bomb.json": b" " * (8 << 20), "samples/deep.json": "[" * 10**5, "samples/bad.json": "{"}
+    for method in (None, zipfile.ZIP_DEFLATED):
+        path = log(tmp_path / "bomb.eval", {**bad, **epochs()}, method)
+        assert Path(path).stat().st_size < 20_000
+        bomb, deep, half, case = read_eval(path, Limits(packed=1 << 20))
+        assert "samples/bomb.json: unpacks to more than 1,048,576 bytes" in str(bomb)
+        assert ("samples/deep.json" in str(deep), "samples/bad.json" in str(half)) == (True, True)
+        assert len(case.candidates) == 2
+    with pytest.raises(InputError, match="has more than 2 members"):
+        list(read_eval(path, Limits(members=2)))
+    (odd, _) = read_eval(log(tmp_path / "odd.eval", {"samples/a.json": "{}"}, zipfile.ZIP_BZIP2))
+    assert "unsupported compression method" in str(odd)
 
 
 def test_an_archive_of_many_bombs_ends_at_a_limit_for_all(tmp_path):
     members = {f"samples/{i}.json": b" " * (2 << 20) for i in range(30)}
     path = log(tmp_path / "bombs.eval", members)
-    seen = []
     with pytest.raises(InputError, match="unpacks to more than 5,242,880 bytes"):
-        seen.extend(read_eval(path, Limits(packed=1 << 20, archive=5 << 20)))
+        list(read_eval(path, Limits(packed=1 << 20, archive=5 << 20)))
 
 
 def test_a_false_record_at_the_end_of_an_archive_makes_it_unreadable_only(tmp_path):
@@ -376,14 +361,8 @@ def test_a_false_record_at_the_end_of_an_archive_makes_it_unreadable_only(tmp_pa
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "/etc/samples/x.json",
-        "../samples/x.json",
-        "samples/../../x.json",
-        "samples/\x1b]0;x.json",
-        "samples/x.json",
-    ],
-)
+    ["/etc/samples/x.json", "../samples/x.json", "samples/../../x.json", "samples/\x1b]0;x.json", "samples/x.json"],
+)  # fmt: skip
 def test_the_names_of_members_lead_nowhere(tmp_path, name, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = log(tmp_path / "log.eval", {name: sample("x", 1, "4")})

@@ -18,7 +18,7 @@ from caps.files import FolderLock, Output, append_file, write_file
 from caps.reports.page import Page, write_page
 from caps.testing import ScriptedEndpoint, better_quality_wins, case_line, spread, write_cases
 from support.batching import answer_files
-from support.shell import CAPS, caps, clean, start
+from support.shell import CAPS, caps, clean, one_sentence, start
 from support.waiting import PATIENCE, wait_until
 
 
@@ -54,15 +54,6 @@ def select(server, tmp_path):
 
 def labelled(text):
     return [[one["correct"] for one in json.loads(line)["candidates"]] for line in text.splitlines()]
-
-
-def one_sentence(done, *words):
-    """It ended with code 2 and one line that has these words."""
-    assert done.returncode == 2, (done.returncode, done.stderr)
-    (line,) = done.stderr.strip().splitlines()
-    assert line.startswith("caps: ")
-    for word in words:
-        assert str(word) in line
 
 
 def made_node(path, kind, *numbers):
@@ -234,10 +225,8 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(cases, 
     one_sentence(caps("grade", cases, "--no-journal", "--quiet", "-o", out), said)
     problems = tmp_path / "problems.jsonl"
     problems.write_text('{"problem": "?"}\n')
-    one_sentence(
-        caps("sample", problems, "-n 2 --base-url", server.url, "--model stub --no-journal -o", out),
-        said,
-    )
+    done = caps("sample", problems, "-n 2 --base-url", server.url, "--model stub --no-journal -o", out)
+    one_sentence(done, said)
     assert server.requests == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cases.jsonl", "problems.jsonl"]
 
@@ -302,13 +291,9 @@ def test_a_journal_is_neither_a_pipe_nor_a_device(cases, tmp_path, kind):
     else:
         made_node(path, stat.S_IFCHR, 1, 3)
     before = path.stat()
-    for words in (
-        ("grade", cases),
-        ("journal", "stats"),
-        ("journal", "redact", "--all", "--yes"),
-        ("journal", "prune", "--all", "--yes"),
-    ):
-        one_sentence(caps(*words, "--journal", path), "is a device or a pipe")
+    for words in ("journal stats", "journal redact --all --yes", "journal prune --all --yes"):
+        one_sentence(caps(*words.split(), "--journal", path), "is a device or a pipe")
+    one_sentence(caps("grade", cases, "--journal", path), "is a device or a pipe")
     assert (path.stat().st_mode, path.stat().st_ino) == (before.st_mode, before.st_ino)
 
 
@@ -424,9 +409,8 @@ def test_other_cases_through_a_pipe_are_refused_by_their_first(server, tmp_path,
     assert caps("select", "-", *where, stdin=cases.read_text()).returncode == 0
     assert caps("select", "-", *where, stdin=cases.read_text()).returncode == 0
     before = tree(tmp_path / "run")
-    one_sentence(
-        caps("select", "-", *where, stdin=case_line("x", spread(2)) + "\n"), "first case is", "--force"
-    )
+    done = caps("select", "-", *where, stdin=case_line("x", spread(2)) + "\n")
+    one_sentence(done, "first case is", "--force")
     assert tree(tmp_path / "run") == before
 
 
@@ -484,10 +468,8 @@ def test_a_study_goes_on_in_its_folder_and_another_is_refused(tmp_path):
     before = tree(out)
     one_sentence(caps("bench", tmp_path / "other.toml", "--simulate", "--out", out), "'study'", "--force")
     assert tree(out) == before
-    assert (
-        caps("bench", tmp_path / "other.toml", "--simulate", "--quiet", "--out", out, "--force").returncode
-        == 0
-    )
+    forced = caps("bench", tmp_path / "other.toml", "--simulate", "--quiet", "--out", out, "--force")
+    assert forced.returncode == 0
 
 
 def test_a_file_of_ours_by_name_alone_is_not_cut(tmp_path):
@@ -509,10 +491,8 @@ def test_two_processes_cannot_write_one_folder(select, server, cases, tmp_path):
     with FolderLock(run), FolderLock(tmp_path / "bench"):
         one_sentence(select(cases, "--out", run), "another process")
         one_sentence(select(cases, "--out", run, "--force"), "another process")
-        one_sentence(
-            caps("bench", tmp_path / "study.toml", "--simulate", "--out", tmp_path / "bench"),
-            "another process",
-        )
+        done = caps("bench", tmp_path / "study.toml", "--simulate", "--out", tmp_path / "bench")
+        one_sentence(done, "another process")
     assert tree(run) == before
     assert select(cases, "--out", run).returncode == 0
 
@@ -638,9 +618,9 @@ def test_a_full_disk_is_one_sentence_for_every_command_that_writes(server, cases
             (
                 "select",
                 cases,
+                *where,
                 "--engine batch --batch-dir",
                 disk / "batch",
-                *where,
                 "--journal",
                 tmp_path / "j",
             ),
@@ -652,12 +632,8 @@ def test_a_full_disk_is_one_sentence_for_every_command_that_writes(server, cases
             last = done.stderr.strip().splitlines()[-1]
             assert last.startswith("caps: "), (words, done.stderr)
             assert str(disk) in last, (words, last)
-        left = {path.name for path in disk.rglob("*") if path.is_file()} - {
-            "filler",
-            "run.json",
-            "selections.jsonl",
-            "rulings.jsonl",
-        }
+        ours = {"filler", "run.json", "selections.jsonl", "rulings.jsonl"}
+        left = {path.name for path in disk.rglob("*") if path.is_file()} - ours
         assert all(name.startswith(("j", "out.jsonl.partial")) for name in left), left
 
 
@@ -674,29 +650,21 @@ def test_a_batch_that_goes_on_with_a_full_disk_ends_in_a_sentence(tmp_path):
         one_sentence(caps(*words), disk)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("select", "{cases}", "--base-url", "{url}", "--model", "stub", "--no-journal"),
-        ("solve", "2 + 2?", "-n", "2", "--base-url", "{url}", "--model", "stub", "--no-journal"),
-        ("replay", "{run}"),
-        ("report", "{run}", "-o", "{tmp}/page.html"),
+def test_standard_output_on_a_full_disk_is_one_sentence(server, cases, tmp_path):
+    where, run, journal = ("--base-url", server.url, "--model", "stub"), tmp_path / "run", tmp_path / "j"
+    assert caps("select", cases, *where, "--journal", journal, "--out", run).returncode == 0
+    for words in (
+        ("select", cases, *where, "--no-journal"),
+        ("solve", "2 + 2?", "-n", "2", *where, "--no-journal"),
+        ("replay", run),
+        ("report", run, "-o", tmp_path / "page.html"),
         ("plan", "--pool", "8"),
-        ("journal", "stats", "--journal", "{tmp}/j", "--json"),
-        ("grade", "{cases}", "--no-journal"),
-    ],
-    ids=lambda words: words[0],
-)
-def test_standard_output_on_a_full_disk_is_one_sentence(server, cases, tmp_path, words):
-    run = tmp_path / "run"
-    made = caps(
-        "select", cases, f"--base-url {server.url} --model stub --journal", tmp_path / "j", "--out", run
-    )
-    assert made.returncode == 0, made.stderr
-    filled = [word.format(cases=cases, url=server.url, run=run, tmp=tmp_path) for word in words]
-    with Path("/dev/full").open("wb") as full:
-        done = caps(*filled, stdout=full)
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
-    assert done.stderr.strip().splitlines()[-1].endswith("No space left on device")
+        ("journal", "stats", "--journal", journal, "--json"),
+        ("grade", cases, "--no-journal"),
+    ):
+        with Path("/dev/full").open("wb") as full:
+            done = caps(*words, stdout=full)
+        assert done.returncode == 2, (words, done.stderr)
+        assert "Traceback" not in done.stderr
+        assert "Exception ignored" not in done.stderr
+        assert done.stderr.strip().splitlines()[-1].endswith("No space left on device")

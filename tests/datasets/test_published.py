@@ -159,10 +159,7 @@ def test_version_5_is_its_own_five_files_and_279_of_their_problems(tmp_path):
     rows = [*outside, *SETS["livecodebench-v5"]]
     for number, name in enumerate(["test", "test2", "test3", "test4", "test5"]):
         write(tmp_path / f"{name}.jsonl", rows[number::5])
-    write(
-        tmp_path / "test6.jsonl",
-        [lcb(f"new{i}", "2025-01-20") for i in range(44)] + SETS["livecodebench-v6"][:0],
-    )
+    write(tmp_path / "test6.jsonl", [lcb(f"new{i}", "2025-01-20") for i in range(44)])
     assert len(read("livecodebench-v5", tmp_path)) == 279
     (tmp_path / "test3.jsonl").unlink()
     with pytest.raises(InputError, match="test3.jsonl is missing"):
@@ -221,11 +218,7 @@ def test_contests_carry_words_for_numbers_and_hidden_tests_of_both_kinds(tmp_pat
     rows = [contest(1), contest(2, public_tests=pairs, time_limit=None, difficulty=0, generated_tests=None)]
     one, two = read("codecontests", write(tmp_path / "d.jsonl", rows), any_count=True)
     assert [len(one.extra["tests"][kind]) for kind in ("public", "hidden")] == [1, 2]
-    assert (one.extra["difficulty"], one.extra["platform"], one.extra["time_limit"]) == (
-        "A",
-        "codeforces",
-        2.5,
-    )
+    assert one.extra.items() >= {"difficulty": "A", "platform": "codeforces", "time_limit": 2.5}.items()
     assert two.extra["tests"] == {"public": pairs, "hidden": pairs}
     assert "time_limit" not in two.extra
 
@@ -278,11 +271,8 @@ def test_the_final_number_of_gsm8k_stands_without_commas(tmp_path):
 def test_an_empty_file_or_folder_is_named(tmp_path):
     (tmp_path / "e.jsonl").write_text("\n")
     (tmp_path / "folder").mkdir()
-    for path, said in (
-        ("e.jsonl", "the file is empty"),
-        ("folder", "no file of gsm8k"),
-        ("none", "No such file"),
-    ):
+    said_of = {"e.jsonl": "the file is empty", "folder": "no file of gsm8k", "none": "No such file"}
+    for path, said in said_of.items():
         with pytest.raises(InputError, match=said):
             read("gsm8k", tmp_path / path)
 

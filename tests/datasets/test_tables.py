@@ -11,38 +11,22 @@ from caps.core.errors import InputError
 from caps.datasets.imports import open_cases
 from caps.datasets.reading import decode_list
 
-ROWS = [
-    {
-        "question": f"{n} + 1?",
-        "responses": ["It's 1.", 'say "2"\n'],
-        "is_correct": [False, True],
-        "ground_truth": n,
-    }
-    for n in range(2)
-]
+LABELLED = {"responses": ["It's 1.", 'say "2"\n'], "is_correct": [False, True]}
+ROWS = [{"question": f"{n} + 1?", **LABELLED, "ground_truth": n} for n in range(2)]
 
 
-@pytest.fixture
-def frame():
-    return pandas.DataFrame(ROWS)
-
-
-def check(cases):
+@pytest.mark.parametrize("arrays", [False, True])
+def test_lists_as_pandas_and_arrays_as_numpy_writes_them_into_csv_are_read(tmp_path, arrays):
+    frame, path = pandas.DataFrame(ROWS), tmp_path / "lists.csv"
+    if arrays:
+        frame.to_parquet(tmp_path / "a.parquet")
+        frame = pandas.read_parquet(tmp_path / "a.parquet")
+    frame.to_csv(path, index=False)
+    cases = list(open_cases(str(path)))
     assert [case.id for case in cases] == ["1", "2"]
     assert [[one.text for one in case.candidates] for case in cases] == [ROWS[0]["responses"]] * 2
     assert [[one.correct for one in case.candidates] for case in cases] == [[False, True]] * 2
     assert [str(case.extra["answer"]) for case in cases] == ["0", "1"]
-
-
-def test_lists_as_pandas_writes_them_into_csv_are_read(frame, tmp_path):
-    frame.to_csv(tmp_path / "lists.csv", index=False)
-    check(list(open_cases(str(tmp_path / "lists.csv"))))
-
-
-def test_arrays_as_numpy_prints_them_are_read(frame, tmp_path):
-    frame.to_parquet(tmp_path / "a.parquet")
-    pandas.read_parquet(tmp_path / "a.parquet").to_csv(tmp_path / "arrays.csv", index=False)
-    check(list(open_cases(str(tmp_path / "arrays.csv"))))
 
 
 def test_lists_of_objects_in_csv_are_explained(tmp_path):
@@ -64,20 +48,12 @@ def test_a_cell_that_is_no_list_of_texts_is_refused_quickly(text):
         decode_list(text, "responses")
 
 
-@pytest.mark.parametrize("name", ["data.pkl", "data.jsonl", "data.csv", "old.pickle"])
-def test_a_pickle_is_named_as_one_and_never_loaded(frame, tmp_path, name):
-    path = tmp_path / name
-    protocol = 0 if name == "old.pickle" else 5
-    path.write_bytes(pickle.dumps(ROWS, protocol=protocol))
+@pytest.mark.parametrize("name", ["data.pkl", "data.jsonl", "data.csv", "old.pickle", "data.pkl.gz"])
+def test_a_pickle_is_named_as_one_and_never_loaded(tmp_path, name):
+    data = pickle.dumps(ROWS, protocol=0 if name == "old.pickle" else 5)
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     with pytest.raises(InputError, match="is a pickle, and reading one can run any code"):
-        list(open_cases(str(path)))
-
-
-def test_a_compressed_pickle_is_named_by_its_ending(tmp_path):
-    path = tmp_path / "data.pkl.gz"
-    path.write_bytes(gzip.compress(pickle.dumps(ROWS)))
-    with pytest.raises(InputError, match="is a pickle"):
-        list(open_cases(str(path)))
+        list(open_cases(str(tmp_path / name)))
 
 
 def test_ids_of_a_wide_table_start_at_1_and_errors_name_the_line(tmp_path):
@@ -100,22 +76,15 @@ def test_columns_that_are_left_out_are_said(tmp_path):
 
 def test_labels_under_other_names_are_read_from_json_lines_too(tmp_path):
     path = tmp_path / "cases.jsonl"
-    beside = {"problem": "?", "candidates": ["a", "b"], "is_correct": [True, False], "gold": "a"}
-    within = {
-        "problem": "?",
-        "candidates": [{"text": "a", "is_correct": True}, {"text": "b", "is_correct": 0}],
-    }
-    path.write_text(f"{json.dumps(beside)}\n")
-    (case,) = open_cases(str(path))
-    assert ([one.correct for one in case.candidates], case.extra["answer"]) == ([True, False], "a")
-    path.write_text(f"{json.dumps({**within, 'ground_truth': 'a'})}\n")
-    (case,) = open_cases(str(path))
-    assert ([one.correct for one in case.candidates], case.extra["answer"]) == ([True, False], "a")
+    labelled = [{"text": "a", "is_correct": True}, {"text": "b", "is_correct": 0}]
+    for row in (
+        {"problem": "?", "candidates": ["a", "b"], "is_correct": [True, False], "gold": "a"},
+        {"problem": "?", "candidates": labelled, "ground_truth": "a"},
+    ):
+        path.write_text(json.dumps(row))
+        (case,) = open_cases(str(path))
+        assert ([one.correct for one in case.candidates], case.extra["answer"]) == ([True, False], "a")
     assert case.extra["ground_truth"] == "a"  # what the file says is written back
-
-
-def test_labels_for_another_number_of_candidates_are_refused(tmp_path):
-    path = tmp_path / "cases.jsonl"
     path.write_text(json.dumps({"problem": "?", "candidates": ["a", "b"], "is_correct": [True]}))
     (error,) = open_cases(str(path))
     assert "is_correct: has 1 values for 2 candidates" in str(error)

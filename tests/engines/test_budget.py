@@ -34,6 +34,20 @@ def run(source, *, strategy=None, lengths=(0,), max_tokens=400, capacity=6, **bu
     return asyncio.run(collect())
 
 
+class SlowAfter(ScriptedModel):
+    """After some calls, each takes an hour."""
+
+    def __init__(self, quick, reply):
+        super().__init__(reply)
+        self.quick = quick
+
+    async def complete(self, request):
+        if self.calls >= self.quick:
+            skip(HOUR)
+            await asyncio.sleep(HOUR)
+        return await super().complete(request)
+
+
 def tokens(outcome):
     total = outcome.ledger.total()
     return total.asked + total.output
@@ -75,12 +89,8 @@ def test_spending_never_passes_a_budget_and_there_is_always_an_answer(name, limi
     lengths=st.lists(st.integers(0, 120), min_size=1, max_size=5),
 )
 def test_neither_does_spending_in_dollars(limit, total, lengths):
-    outcomes = run(
-        cases(4, n=6),
-        lengths=lengths,
-        case_budget=BudgetLimits(usd=limit),
-        total_budget=BudgetLimits(usd=total),
-    )
+    budgets = {"case_budget": BudgetLimits(usd=limit), "total_budget": BudgetLimits(usd=total)}
+    outcomes = run(cases(4, n=6), lengths=lengths, **budgets)
     assert all(dollars(outcome) <= limit + 1e-9 for outcome in outcomes)
     assert sum(map(dollars, outcomes)) <= total + 1e-9
     assert all(outcome.selection is not None for outcome in outcomes)
@@ -98,10 +108,8 @@ def test_what_a_case_can_afford_does_not_depend_on_capacity_or_company(limit, le
 
 
 def test_a_budget_that_is_enough_changes_nothing():
-    free, rich = (
-        run(cases(4)),
-        run(cases(4), case_budget=BudgetLimits(tokens=10**7, usd=1000.0, seconds=1000)),
-    )
+    free = run(cases(4))
+    rich = run(cases(4), case_budget=BudgetLimits(tokens=10**7, usd=1000.0, seconds=1000))
     assert [outcome.selection for outcome in free] == [outcome.selection for outcome in rich]
     assert not any(outcome.selection.provisional for outcome in rich)
 
@@ -128,16 +136,8 @@ def test_without_any_money_the_first_ranking_stands():
 
 
 def test_time_ends_a_case_and_a_run_with_an_answer():
-    class Slow(ScriptedModel):
-        async def complete(self, request):
-            if self.calls >= 10:
-                skip(HOUR)
-                await asyncio.sleep(HOUR)
-            return await super().complete(request)
-
     async def collect(**budgets):
-        model = Slow(replying([0]))
-        judge = LlmJudge(JudgingModel(model, "m"), load_templates())
+        judge = LlmJudge(JudgingModel(SlowAfter(10, replying([0])), "m"), load_templates())
         engine = LocalEngine(judge, make_prepare(), capacity=lambda: 4, **budgets)
         return [outcome async for outcome in engine.run(cases(6, n=16), Caps(), seed=1)]
 
@@ -152,15 +152,7 @@ def test_time_ends_a_case_and_a_run_with_an_answer():
 
 
 async def test_what_was_paid_before_time_ended_is_in_the_ledger():
-    class SlowSecond(ScriptedModel):
-        async def complete(self, request):
-            if self.calls > 0:
-                skip(HOUR)
-                await asyncio.sleep(HOUR)
-            return await super().complete(request)
-
-    model = SlowSecond(lambda _: "hm")
-    judge = LlmJudge(JudgingModel(model, "m"), load_templates())
+    judge = LlmJudge(JudgingModel(SlowAfter(1, lambda _: "hm"), "m"), load_templates())
     engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=BudgetLimits(seconds=HOUR))
     (outcome,) = [outcome async for outcome in engine.run(cases(1, n=2), Caps(), seed=1)]
     assert outcome.ledger.unanswered == {"time": 1}

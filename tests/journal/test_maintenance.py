@@ -16,23 +16,17 @@ from caps.journal.store import Journal
 from caps.models.base import Request
 from caps.models.journaled import JournaledModel
 from caps.models.scripted import ScriptedModel
+from support.journals import append
+from support.journals import reply as plain_reply
 
 SECRET = "the-secret-words-of-"
 
 
 def reply(key, model="m", text="plain"):
-    return Reply(
-        key, 0.0, model, "served", "pairwise", "d" * 64, "stop", text,
-        reasoning=f"{text} reasoned", logprobs=f'[["{text}",-0.1,[]]]', prompt_tokens=10, output_tokens=3,
-    )  # fmt: skip
-
-
-def append(journal, *replies):
-    async def run():
-        for item in replies:
-            await journal.append(item)
-
-    asyncio.run(run())
+    logprobs = f'[["{text}",-0.1,[]]]'
+    return plain_reply(
+        key, text, model, reasoning=f"{text} reasoned", logprobs=logprobs, prompt_tokens=10, output_tokens=3
+    )
 
 
 def filled(path, *, facts=2):

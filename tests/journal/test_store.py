@@ -8,34 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps.core.errors import JournalError
-from caps.journal.records import Reply
 from caps.journal.store import Journal, default_path
-
-
-def reply(key, text="words", **more):
-    return Reply(key, 0.0, "m", "served", "pairwise", "d" * 64, "stop", text, **more)
-
+from support.journals import append, reply
 
 WHOLE = reply(
-    "k",
-    "words\x00é",
-    reasoning="why",
-    prompt_tokens=90,
-    output_tokens=40,
-    cached_tokens=64,
-    reasoning_tokens=30,
-    estimated=True,
-    logprobs='[["A",-0.1,[]]]',
-    latency=1.5,
-    attempts=3,
-)
-
-
-def append(journal, *replies):
-    async def run():
-        return await asyncio.gather(*(journal.append(item) for item in replies))
-
-    return asyncio.run(run())
+    "k", "words\x00é", reasoning="why", prompt_tokens=90, output_tokens=40, cached_tokens=64, reasoning_tokens=30,
+    estimated=True, logprobs='[["A",-0.1,[]]]', latency=1.5, attempts=3,
+)  # fmt: skip
 
 
 def test_a_reply_comes_back_as_it_was_stored_with_its_time(tmp_path):

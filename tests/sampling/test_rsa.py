@@ -68,13 +68,8 @@ def test_a_fitness_leaves_only_the_best_as_parents():
     async def rank(case):
         return sorted(range(len(case.candidates)), reverse=True)
 
-    run(
-        Rsa(loops=1, group=2, fitness="caps-r", survivors=3),
-        sampler,
-        [problem()],
-        n=8,
-        tools=SamplingTools(rank=rank),
-    )
+    method, tools = Rsa(loops=1, group=2, fitness="caps-r", survivors=3), SamplingTools(rank=rank)
+    run(method, sampler, [problem()], n=8, tools=tools)
     assert {one for request in sampler.model.requests[8:] for one in shown(request)} <= {5, 6, 7}
 
 

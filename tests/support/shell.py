@@ -76,6 +76,15 @@ def read_lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def one_sentence(done: Done, *words: object) -> None:
+    """Check that a command ended with code 2 and one line on standard error that has these words."""
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("caps: ")
+    for word in words:
+        assert str(word) in line
+
+
 def clean(environment: dict[str, str]) -> dict[str, str]:
     """Our environment without settings and the width of a window, and with these."""
     ours = {k: v for k, v in os.environ.items() if not k.startswith(("CAPS_", "OPENAI_", "COLUMNS"))}

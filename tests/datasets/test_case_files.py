@@ -1,5 +1,8 @@
+"""Case files: what is read, what is refused, and what is written back."""
+
 import gzip
 import io
+import json
 import re
 import sys
 
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 
 from caps.core.errors import InputError
 from caps.core.types import Case
-from caps.datasets.case_files import parse_case, read_cases
+from caps.datasets.case_files import case_row, parse_case, read_cases
 
 GOOD = '{"id": "a", "domain": "math", "problem": "1+1?", "candidates": ["2", {"text": "3", "score": 1}], "answer": "2"}'
 
@@ -36,32 +39,17 @@ def test_a_problem_may_be_a_chat():
         ('{"problem": "?"}', "candidates: is missing"),
         ('{"problem": "?", "candidates": []}', "candidates: is empty"),
         ('{"problem": "?", "candidates": "x"}', "candidates: must be a list, not a text"),
-        (
-            '{"problem": "?", "candidates": [3]}',
-            r"candidates\[0\]: must be a text or an object with a text, not a number",
-        ),
+        ('{"problem": "?", "candidates": [3]}', r"candidates\[0\]: must be a text or an object with a text, not a number"),
         ('{"problem": "?", "candidates": ["a", {}]}', r"candidates\[1\]\.text: is missing"),
-        (
-            '{"problem": "?", "candidates": [{"text": "a", "score": "x"}]}',
-            r"candidates\[0\]\.score: must be a number",
-        ),
-        (
-            '{"problem": "?", "candidates": [{"text": "a", "score": true}]}',
-            r"score: must be a number, not true or false",
-        ),
-        (
-            '{"problem": "?", "candidates": [{"text": "a", "correct": 1}]}',
-            r"correct: must be true or false, not a number",
-        ),
+        ('{"problem": "?", "candidates": [{"text": "a", "score": "x"}]}', r"candidates\[0\]\.score: must be a number"),
+        ('{"problem": "?", "candidates": [{"text": "a", "score": true}]}', r"score: must be a number, not true or false"),
+        ('{"problem": "?", "candidates": [{"text": "a", "correct": 1}]}', r"correct: must be true or false, not a number"),
         ('{"candidates": ["x"]}', "problem: must be a text or a list of chat messages, not null"),
         ('{"problem": [{"role": "user"}], "candidates": ["x"]}', r"problem\[0\]\.content: is missing"),
         ('{"problem": ["hi"], "candidates": ["x"]}', r"problem\[0\]: must be an object, not a text"),
-        (
-            '{"problem": "?", "candidates": ["x"], "domain": "maths"}',
-            "domain: 'maths' must be one of code, math, general",
-        ),
+        ('{"problem": "?", "candidates": ["x"], "domain": "maths"}', "domain: 'maths' must be one of code, math, general"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_line_is_named_down_to_the_field(line, message):
     with pytest.raises(InputError, match=message):
         parse_case(line, default_id="1")
@@ -99,3 +87,36 @@ def test_any_line_is_a_case_or_an_input_error(line):
         assert isinstance(parse_case(line, default_id="1"), Case)
     except InputError as error:
         assert str(error)
+
+
+def test_a_case_is_written_as_it_was_read_with_unknown_keys():
+    row = {
+        "id": "a", "domain": "math", "problem": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}],
+        "source": {"year": 2025}, "answer": "4",
+        "candidates": [{"text": "t", "code": "c", "answer": "4", "logprob": -0.5, "score": 0.0, "correct": False}],
+    }  # fmt: skip
+    assert case_row(parse_case(json.dumps(row), default_id="1")) == row
+
+
+def test_a_bare_problem_needs_no_candidates_and_guesses_by_what_it_has():
+    guessed = [
+        parse_case(json.dumps({"problem": "?", **more}), default_id="1", bare=True)
+        for more in ({"answer": "4"}, {"starter_code": "def f():", "answer": "4"}, {}, {"domain": "math"})
+    ]
+    assert [case.domain for case in guessed] == ["math", "code", "general", "math"]
+    assert [case.guessed for case in guessed] == [True, True, True, False]
+    assert "domain" not in case_row(guessed[2])
+
+
+def test_the_line_and_field_of_a_bad_problem_are_named(tmp_path):
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"problem": "ok"}\n{"problem": 3}\n{"problem": "x", "candidates": "y"}\n')
+    good, *bad = read_cases(str(path), bare=True)
+    assert good.candidates == ()
+    assert [str(error) for error in bad] == [
+        f"{path}:2: problem: must be a text or a list of chat messages, not a number",
+        f"{path}:3: candidates: must be a list, not a text",
+    ]
+    assert all(isinstance(error, InputError) for error in bad)
+    with pytest.raises(InputError, match="candidates: is missing"):
+        parse_case('{"problem": "ok"}', default_id="1")
