@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,7 @@ def build(folder: Path) -> None:
 def make_base(root: Path) -> None:
     """A base image of Debian's packages."""
     if shutil.which("debootstrap") is None or os.geteuid() != 0:
-        raise SystemExit(f"{BASE} cannot be pulled, and a base of one's own needs debootstrap and root")
+        raise SystemExit(f"{BASE} cannot be pulled; building a base image needs debootstrap and root")
     made = [
         "debootstrap",
         "--variant=minbase",
@@ -137,8 +138,6 @@ def make_base(root: Path) -> None:
 def fetch_packages(into: Path) -> None:
     """The packages that the build needs, for the Python of Debian."""
     project = ROOT / "pyproject.toml"
-    import tomllib  # noqa: PLC0415
-
     table = tomllib.loads(project.read_text())
     needed = [*table["build-system"]["requires"], *table["project"]["dependencies"]]
     needed += table["project"]["optional-dependencies"]["server"]

@@ -102,9 +102,9 @@ def missing_notices(archive: Path) -> list[str]:
 def interpreter(minor: int) -> str | None:
     """The path of a version of Python, on the path or under pyenv."""
     under_pyenv = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3"))
-    for found in (shutil.which(f"python3.{minor}"), *map(str, under_pyenv)):
-        if found and f"3.{minor}." in run(found, "-V", check=False):  # pyenv has names for versions it lacks
-            return found
+    for path in (shutil.which(f"python3.{minor}"), *map(str, under_pyenv)):
+        if path and f"3.{minor}." in run(path, "-V", check=False):  # pyenv has names for versions it lacks
+            return path
     return None
 
 
@@ -135,9 +135,10 @@ def faults(folder: Path, version: str, extra: str) -> Iterator[str]:
     if printed != f"caps {version}":
         yield f"caps --version prints {printed!r}"
     run(folder / "bin" / "python", "-W", "error", "-c", SELECT)
-    found = {one["name"]: one["state"] for one in json.loads(run(command, "doctor", "--json", check=False))}
-    if found.get(f"extra {extra}", "ok") != "ok":
-        yield f"caps doctor: extra {extra} is {found[f'extra {extra}']}"
+    rows = json.loads(run(command, "doctor", "--json", check=False))
+    states = {row["name"]: row["state"] for row in rows}
+    if states.get(f"extra {extra}", "ok") != "ok":
+        yield f"caps doctor: extra {extra} is {states[f'extra {extra}']}"
     if extra == "docs":
         run(folder / "bin" / "mkdocs", "--version")
 

@@ -20,11 +20,11 @@ def pages() -> dict[str, str]:
     """The text of each page by the name of its file."""
     app = typer.main.get_command(make_app())
     context: Any = app.make_context("caps", [], resilient_parsing=True)
-    found = {"index.md": overview()}
+    texts = {"index.md": overview()}
     for name in COMMANDS:
         command = app.get_command(context, name)
-        found[f"{name}.md"] = "\n".join([NOTE, *section(command, f"caps {name}", level=1)])
-    return found
+        texts[f"{name}.md"] = "\n".join([NOTE, *section(command, f"caps {name}", level=1)])
+    return texts
 
 
 def overview() -> str:

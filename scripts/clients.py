@@ -74,16 +74,16 @@ def try_client(name: str, url: str, environments: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def table(found: dict[str, dict[str, Any]]) -> str:
+def table(clients: dict[str, dict[str, Any]]) -> str:
     """The table of the documentation."""
     lines = ["| client | version | API | answer | stream | tools | image |", "|---|---|---|---|---|---|---|"]
-    for name, one in found.items():
-        apis = dict.fromkeys(api for api, _, _ in one["results"])
+    for name, client in clients.items():
+        apis = dict.fromkeys(api for api, _, _ in client["results"])
         for api in apis:
-            said = {what: result for where, what, result in one["results"] if where == api}
+            said = {what: result for where, what, result in client["results"] if where == api}
             marks = ["–" if what not in said else "yes" if said[what] == "ok" else "**no**"
                      for what in ("answer", "stream", "tools", "image")]  # fmt: skip
-            lines.append(f"| `{name}` | {one['version']} | `{PATHS[api]}` | {' | '.join(marks)} |")
+            lines.append(f"| `{name}` | {client['version']} | `{PATHS[api]}` | {' | '.join(marks)} |")
     return "\n".join(lines)
 
 
@@ -94,7 +94,7 @@ def main() -> int:
     parser.add_argument("--environments", type=Path, help="keep the environments in this folder")
     parser.add_argument("--into", type=Path, metavar="PAGE", help="write the table into a page, too")
     args = parser.parse_args()
-    found = {}
+    tried = {}
     with (
         tempfile.TemporaryDirectory() as folder,
         ScriptedEndpoint(behave, models=("m",)) as stub,
@@ -103,15 +103,15 @@ def main() -> int:
         # What the server logs is read and dropped: a full pipe would stop it.
         threading.Thread(target=deque, args=(serving.process.stderr, 0), daemon=True).start()
         for name in args.clients or PACKAGES:
-            found[name] = try_client(name, serving.url, args.environments or Path(folder))
-            for api, what, said in found[name]["results"]:
-                print(f"{name} {found[name]['version']}, {api}, {what}: {said}", flush=True)
-    print(table(found))
+            tried[name] = try_client(name, serving.url, args.environments or Path(folder))
+            for api, what, said in tried[name]["results"]:
+                print(f"{name} {tried[name]['version']}, {api}, {what}: {said}", flush=True)
+    print(table(tried))
     if args.into:
         text = args.into.read_text()
         head, tail = text.partition(BEGIN)[0], text.partition(END)[2]
-        args.into.write_text(f"{head}{BEGIN}\n{table(found)}\n{END}{tail}")
-    return any(said != "ok" for one in found.values() for _, _, said in one["results"])
+        args.into.write_text(f"{head}{BEGIN}\n{table(tried)}\n{END}{tail}")
+    return any(said != "ok" for client in tried.values() for _, _, said in client["results"])
 
 
 if __name__ == "__main__":

@@ -88,17 +88,17 @@ def reading(name: str, text: str, fields: str, folder: Path) -> str:
     """What caps reads from a file, or its error."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
-    said: list[str] = []
+    messages: list[str] = []
     try:
-        found = list(open_cases(str(path), fields=fields, say=said.append))
+        results = list(open_cases(str(path), fields=fields, say=messages.append))
     except CapsError as error:
         return f"refused: {error}".replace(str(path), name)
-    cases = [one for one in found if not isinstance(one, InputError)]
+    cases = [result for result in results if not isinstance(result, InputError)]
     texts = [
-        f"{plural(len(cases), 'case')}, {plural(sum(len(one.candidates) for one in cases), 'candidate')}"
+        f"{plural(len(cases), 'case')}, {plural(sum(len(case.candidates) for case in cases), 'candidate')}"
     ]
-    texts += [f"left out: {one}" for one in found if isinstance(one, InputError)]
-    return "; ".join([*said, *texts]).replace(str(path), name)
+    texts += [f"left out: {result}" for result in results if isinstance(result, InputError)]
+    return "; ".join([*messages, *texts]).replace(str(path), name)
 
 
 def page() -> str:

@@ -54,11 +54,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         markdown = markdown.replace(OTHER_NAMES, other_names(markdown))
     if SETTINGS in markdown:
         markdown = markdown.replace(SETTINGS, settings())
-    markdown = FIELDS.sub(lambda found: fields_of(found[1]), markdown)
+    markdown = FIELDS.sub(lambda match: fields_of(match[1]), markdown)
     here = page.file.src_uri
     source = next((path for path, name in PAGES.items() if name == here), f"docs/{here}")
     parts = FENCE.split(markdown)
-    parts[::2] = [LINK.sub(lambda found: _moved(found, source, here), part) for part in parts[::2]]
+    parts[::2] = [LINK.sub(lambda match: _moved(match, source, here), part) for part in parts[::2]]
     return "".join(parts)
 
 
@@ -101,14 +101,14 @@ def settings() -> str:
 
     rows = [
         (
-            f"`{one.name}`",
-            one.help,
-            "" if one.default in (None, "", ()) else f"`{one.default}`",
-            ", ".join(f"`{name}`" for name in one.env),
-            "yes" if one.per_request else "",
-            "yes" if one.guarded else "plug-ins" if one.plugin else "",
+            f"`{option.name}`",
+            option.help,
+            "" if option.default in (None, "", ()) else f"`{option.default}`",
+            ", ".join(f"`{name}`" for name in option.env),
+            "yes" if option.per_request else "",
+            "yes" if option.guarded else "plug-ins" if option.plugin else "",
         )
-        for one in options().values()
+        for option in options().values()
     ]
     return _table(("setting", "meaning", "default", "variable", "request", "guarded"), rows)
 
@@ -118,12 +118,12 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *cells])
 
 
-def _moved(found: re.Match[str], source: str, here: str) -> str:
-    target = posixpath.normpath(posixpath.join(posixpath.dirname(source), found[2]))
+def _moved(match: re.Match[str], source: str, here: str) -> str:
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[2]))
     if not (ROOT / target).exists() and target not in {f"docs/{page}" for page in PAGES.values()}:
-        return found[0]  # mkdocs names it
+        return match[0]  # mkdocs names it
     target = PAGES.get(target, target.removeprefix("docs/"))
-    return f"{found[1]}{posixpath.relpath(target, posixpath.dirname(here) or '.')}{found[3] or ''}{found[4]}"
+    return f"{match[1]}{posixpath.relpath(target, posixpath.dirname(here) or '.')}{match[3] or ''}{match[4]}"
 
 
 def _named(entry: Any) -> list[str]:
