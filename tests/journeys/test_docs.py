@@ -87,7 +87,7 @@ def test_commands_run(page, server, tmp_path, monkeypatch):
         "id": "sum",
         "domain": "math",
         "problem": "?",
-        "candidates": [f"quality=0.{i} \\boxed{{{i}}}" for i in range(1, 5)],
+        "candidates": [f"quality=0.{i} \\boxed{{{min(i, 4)}}}" for i in range(1, 7)],  # half say 4
     }
     (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
     labelled = [{"text": text, "correct": place > 1} for place, text in enumerate(case["candidates"])]
