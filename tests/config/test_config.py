@@ -279,7 +279,16 @@ def test_an_advanced_setting_is_given_with_set_a_variable_or_a_file_in_this_orde
     assert "--set further_inputs = 'many': must be a whole number" in wrong.stderr
 
 
-def test_a_file_that_is_merely_found_cannot_set_what_is_guarded_through_set(tmp_path, monkeypatch):
+def test_a_benchmark_asks_the_judges_that_the_command_line_names(tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 1, n=3)
+    with ScriptedEndpoint(better_quality_wins, models=("a", "b")) as server:
+        where = (f"--base-url {server.url} --no-journal --quiet --out", tmp_path / "out")
+        done = caps("bench", cases, "--strategies caps,knockout --judge model=a --judge model=b", *where)
+        assert done.returncode == 0, done.stderr
+        assert {body["model"] for body in server.bodies} == {"a", "b"}
+
+
+def test_an_auto_loaded_file_cannot_set_what_is_guarded_through_set(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cases = write_cases(tmp_path / "cases.jsonl", 1, n=3)
     (tmp_path / "caps.toml").write_text('[set]\napi_key_env = "HOME"\n')
