@@ -53,26 +53,15 @@ def test_every_domain_prefers_the_clusters_of_the_findings_if_asked_to(name):
     assert with_views(merged, {"signature": "math-final"}) == replace(plain, signature="math-final")
 
 
-def test_an_unknown_slot_names_the_slots():
-    with pytest.raises(
-        SettingError, match=r"no slot 'partail': did you mean 'partial'\? .*signature, partial, full"
+def test_an_unknown_slot_or_name_is_answered_with_what_there_is():
+    for changes, message in (
+        ({"partail": "thinking"}, r"no slot 'partail': did you mean 'partial'\? .*signature, partial, full"),
+        ({"name": "x"}, "no slot 'name'"),
+        ({"partial": "code-sumary"}, r"no view is called 'code-sumary': did you mean 'code-summary'\?"),
+        ({"signature": "full"}, "no signature is called 'full'"),
     ):
-        with_views(profile_named("code"), {"partail": "thinking"})
-
-
-def test_the_name_of_a_profile_is_no_slot():
-    with pytest.raises(SettingError, match="no slot 'name'"):
-        with_views(profile_named("code"), {"name": "x"})
-
-
-def test_an_unknown_view_names_the_views():
-    with pytest.raises(SettingError, match=r"no view is called 'code-sumary': did you mean 'code-summary'\?"):
-        with_views(profile_named("code"), {"partial": "code-sumary"})
-
-
-def test_an_unknown_signature_names_the_signatures():
-    with pytest.raises(SettingError, match="no signature is called 'full'"):
-        with_views(profile_named("code"), {"signature": "full"})
+        with pytest.raises(SettingError, match=message):
+            with_views(profile_named("code"), changes)
 
 
 def test_a_dotted_path_will_do_for_a_view():

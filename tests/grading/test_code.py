@@ -142,10 +142,6 @@ def test_texts_are_arguments_a_line_each_where_a_function_is_named():
     [
         "import os\nos._exit(0)",
         "import sys\nsys.exit(0)",
-        "import os\ndef square(x): os._exit(0)",
-        "def square(x): raise SystemExit",
-        "class Yes:\n    def __eq__(self, other): return True\ndef square(x): return Yes()",
-        "class Yes(int):\n    def __eq__(self, other): return True\n    __hash__ = int.__hash__\ndef square(x): return Yes()",
         "import builtins\nbuiltins.AssertionError = type(None)\nbuiltins.print = lambda *a: None\nbuiltins.compile = None\ndef square(x): return 0",
         "import sys\ndef trace(*a):\n    for f in list(sys._current_frames().values()):\n        f.f_locals.update(nonce='x')\n    return trace\nsys.settrace(trace)\ndef square(x): return 0",
         "import atexit, os\natexit.register(os._exit, 0)\ndef square(x): return 0",

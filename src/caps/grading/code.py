@@ -9,8 +9,6 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,14 +54,6 @@ from caps.sandbox.runner import Process, Sandbox
 # --- Test programs: tests and candidate run in separate processes, and calls are relayed here unparsed ---
 
 
-class _CandidateError(Exception):
-    """The candidate's process failed."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.detail)
-        self.outcome = outcome
-
-
 async def run_test_program(
     sandbox: Sandbox, suite: TestProgram, prompt: str, program: Program, limits: Limits
 ) -> Grade:
@@ -78,14 +68,12 @@ async def run_test_program(
         await wait_until_ready(candidate, sandbox)
         await wait_until_ready(tests, sandbox)
         try:
-            with _blamed_on_candidate():
-                failure = await load(candidate, program, limits)
-            if failure is not None:
-                raise _CandidateError(failure)
-            return await _relay(tests, candidate, suite, prompt, limits)
-        except _CandidateError as error:
-            outcome = error.outcome
-            return _ended(outcome.status, without_middle(outcome.detail))
+            failure = await load(candidate, program, limits)
+        except EndedError as ended:
+            failure = Outcome(ended.status, detail=str(ended))
+        if failure is not None:
+            return _ended(failure.status, without_middle(failure.detail))
+        return await _relay(tests, candidate, suite, prompt, limits)
 
 
 async def _relay(
@@ -106,26 +94,19 @@ async def _relay(
             return _parse_verdict(message[len(nonce) :], called_candidate=bool(called))
         label, _, request = message[1:].partition(b"\0")
         called = without_middle(escaped(split_texts(label, 1)[0]))
-        with _blamed_on_candidate(called):
-            await candidate.send(request)
+        await candidate.send(request)
+        try:
             reply = await candidate.receive(deadline - time.perf_counter())
+        except EndedError as ended:
+            return _ended(ended.status, without_middle(f"{ended} on {called}" if called else str(ended)))
         if reply[:1] not in (b"V", b"R"):
-            raise _CandidateError(Outcome("crashed", detail=f"{OUT_OF_TURN} on {called}"))
+            return _ended("crashed", without_middle(f"{OUT_OF_TURN} on {called}"))
         await tests.send(reply)
 
 
 def _ended(status: OutcomeStatus, detail: str) -> Grade:
     """The grade of a program that was ended; the clock proves nothing."""
     return Grade(correct=None if status == "clock" else False, reason=REASONS[status], detail=detail)
-
-
-@contextmanager
-def _blamed_on_candidate(called: str = "") -> Iterator[None]:
-    try:
-        yield
-    except EndedError as ended:
-        where = f" on {called}" if called else ""
-        raise _CandidateError(Outcome(ended.status, detail=f"{ended}{where}")) from None
 
 
 def _parse_verdict(message: bytes, *, called_candidate: bool) -> Grade:

@@ -5,7 +5,6 @@ What a program writes or returns is hostile: here it is only split into parts an
 """
 
 import marshal
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import cache
@@ -149,7 +148,7 @@ class ProgramSession:
         process = await self._open.enter_async_context(self._sandbox.open(job))
         await wait_until_ready(process, self._sandbox)
         try:
-            self._failure = await _LOADERS[kind](process, self._program, limits)
+            self._failure = await (load if kind == "serve" else _load_fed)(process, self._program, limits)
         except EndedError as ended:
             self._failure = _limited(Outcome(ended.status, detail=str(ended)), limits.seconds)
         if self._failure is None:
@@ -174,17 +173,14 @@ async def wait_until_ready(process: Process, sandbox: Sandbox) -> None:
         raise SandboxError(f"{sandbox.name} did not start: {ended}") from None
 
 
-async def _feed_source(process: Process, program: Program, limits: Limits) -> Outcome | None:
-    await process.send(program.source.encode(errors="surrogatepass"))
-    answer = await process.receive(clock_seconds(limits.seconds))
-    return None if answer == b"parsed" else Outcome("unparsed", detail=escaped(split_texts(answer, 1)[0]))
-
-
-async def _compile_source(process: Process, program: Program, _: Limits) -> Outcome | None:
-    file, compiling, running = TOOLCHAINS[program.language].commands(program.source)
-    source = program.source.encode(errors="surrogatepass")
-    await process.send(encode([source, file, compiling, running]))
-    answer = await process.receive(clock_seconds(COMPILE_SECONDS))
+async def _load_fed(process: Process, program: Program, limits: Limits) -> Outcome | None:
+    """Compile a program that reads input; returns an outcome only if that failed."""
+    first, seconds = program.source.encode(errors="surrogatepass"), limits.seconds
+    if program.kind == "native":
+        first = encode([first, *TOOLCHAINS[program.language].commands(program.source)])
+        seconds = COMPILE_SECONDS
+    await process.send(first)
+    answer = await process.receive(clock_seconds(seconds))
     if answer == b"parsed":
         return None
     lines = split_texts(answer, 1)[0].splitlines()
@@ -242,7 +238,3 @@ def _read_called(reply: bytes) -> Outcome:
     kind, _, text = split_texts(rest, 3)
     status: OutcomeStatus = "memory" if kind == "MemoryError" else "crashed"
     return Outcome(status, detail=escaped(f"{kind}: {text}"), cpu=cpu)
-
-
-_Loader: TypeAlias = Callable[[Process, Program, Limits], Awaitable[Outcome | None]]
-_LOADERS: dict[str, _Loader] = {"feed": _feed_source, "native": _compile_source, "serve": load}

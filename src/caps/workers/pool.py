@@ -83,7 +83,10 @@ class _Worker:
         except ValueError:
             raise NoReplyError("the reply is too long") from None
         if line.endswith(b"\n"):
-            return _decode(line)
+            reply = parse_json(line, _NO_JSON)
+            if reply is _NO_JSON:
+                raise NoReplyError("the reply is no JSON")
+            return reply
         if _OUT_OF_TIME is not None and await self.process.wait() == -_OUT_OF_TIME:
             raise NoReplyError(f"no reply within {self.seconds:g} s of processor time")
         raise NoReplyError("the worker died")
@@ -91,13 +94,6 @@ class _Worker:
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
-
-
-def _decode(line: bytes) -> Any:
-    reply = parse_json(line, _NO_JSON)
-    if reply is _NO_JSON:
-        raise NoReplyError("the reply is no JSON")
-    return reply
 
 
 class Workers:
