@@ -70,6 +70,9 @@ def test_a_fence_left_open_in_an_unopened_thought_does_not_hide_the_program():
     assert dissect(Candidate("hm\n```\ndraft\n</think>\n```\nfinal()\n```")).code == "final()\n"
 
 
+DOCSTRING = 'def f():\n    """Use it so:\n\n    ```\n    f()\n    ```\n    """\n'
+
+
 @pytest.mark.parametrize(
     ("text", "body"),
     [
@@ -78,20 +81,12 @@ def test_a_fence_left_open_in_an_unopened_thought_does_not_hide_the_program():
         ("```python\na\n```\ntail\n```", "a\n"), ("```python\na", "a"), ("```", None),
         ("````\n```\na\n```\n````", "```\na\n```\n"), ("```\na\n~~~\nb\n```", "a\n~~~\nb\n"),
         ("```x``` and ```y```", None), ("1. so:\n    ```python\n    a\n    ```", "    a\n"),
-        ("```\r\na\r\n```\r\n", "a\r\n"),
+        ("```\r\na\r\n```\r\n", "a\r\n"), ("see\n```python\nx = 1\ny = 2", "x = 1\ny = 2"),
+        (f"```python\n{DOCSTRING}```", DOCSTRING),  # a fence in a docstring does not end the program
     ],
 )  # fmt: skip
 def test_the_last_fenced_block(text, body):
     assert last_code_block(text) == body
-
-
-def test_a_fence_in_a_docstring_does_not_end_the_program():
-    program = 'def f():\n    """Use it so:\n\n    ```\n    f()\n    ```\n    """\n'
-    assert last_code_block(f"```python\n{program}```") == program
-
-
-def test_an_unclosed_fence_runs_to_the_end():
-    assert last_code_block("see\n```python\nx = 1\ny = 2") == "x = 1\ny = 2"
 
 
 @pytest.mark.parametrize(
@@ -110,6 +105,8 @@ def test_an_unclosed_fence_runs_to_the_end():
         (r"} } \boxed{8} { {", "8"),
         (r"a \\ \boxed{9}", "9"),
         (r"\\\boxed{10}", "10"),
+        (r"first \boxed{0}, so \(\boxed{1}\) and \(x = \boxed{2}\)", "1, 2"),  # boxes in a row are one answer
+        (r"\boxed{1} is wrong, it is \boxed{2}", "2"),
         (r'{"answer": "\\boxed{\\frac{1}{2}}"}', r"\frac{1}{2}"),
     ],
 )
@@ -159,8 +156,3 @@ def test_thoughts_and_speech_are_told_apart(thought, speech):
 )
 def test_an_answer_may_be_announced_without_a_box(text, answer):
     assert final_answer(Candidate(text)) == answer
-
-
-def test_boxes_in_a_row_are_one_answer():
-    assert last_boxed(r"first \boxed{0}, so \(\boxed{1}\) and \(x = \boxed{2}\)") == "1, 2"
-    assert last_boxed(r"\boxed{1} is wrong, it is \boxed{2}") == "2"
