@@ -315,7 +315,7 @@ def test_what_needs_labels_takes_public_tests_for_none(tmp_path):
     assert "public tests alone give none" in simulated.stderr
     diagnosed = caps("diagnose", graded, "--base-url http://127.0.0.1:9/v1 --model m --no-journal")
     assert diagnosed.returncode != 0
-    assert "public tests alone give none" in " ".join(diagnosed.stderr.split())
+    assert "no candidate carries a label" in " ".join(diagnosed.stderr.split())
 
 
 # --- merging ----------------------------------------------------------------------------------------------------------
