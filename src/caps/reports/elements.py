@@ -62,7 +62,8 @@ def table(names: Sequence[str], rows: Sequence[Sequence[str]], label: str) -> Ht
 
 def grid_view(grid: Grid) -> Html:
     """Show a table of a terminal on a page."""
-    return table(grid.columns, grid.rows, grid.title)
+    names = [name or "figure" for name in grid.columns]  # no header cell is empty
+    return table(names, grid.rows, grid.title or "figures")
 
 
 def scrolled(child: Html, label: str, *, class_: str = "scroll") -> Html:
