@@ -303,6 +303,7 @@ class GatheredRewards:
         self._reward, self._size, self._patience = reward, group_size, patience
         self._lock = threading.Lock()
         self._waiting: dict[str, list[_Waiting]] = {}
+        self._timers: dict[str, threading.Timer] = {}
 
     def one(self, prompt: Text, completion: Text) -> float:
         """The reward of a completion, for threads; blocks until its group is judged."""
@@ -319,13 +320,15 @@ class GatheredRewards:
         with self._lock:
             group = self._waiting.setdefault(key, [])
             group.append(_Waiting(prompt, completion, future))
-            is_first, is_full = len(group) == 1, len(group) == self._size
+            is_full = len(group) == self._size
             if is_full:
                 del self._waiting[key]
-        if is_first:
-            timer = threading.Timer(self._patience, self._judge_late, (key, group))
-            timer.daemon = True
-            timer.start()
+                self._timers.pop(key).cancel()
+            elif len(group) == 1:
+                timer = threading.Timer(self._patience, self._judge_late, (key, group))
+                timer.daemon = True
+                timer.start()
+                self._timers[key] = timer
         if is_full:
             threading.Thread(target=self._judge, args=(group,), daemon=True, name="caps rewards").start()
         return future
@@ -335,7 +338,7 @@ class GatheredRewards:
         with self._lock:
             if self._waiting.get(key) is not group:
                 return
-            del self._waiting[key]
+            del self._waiting[key], self._timers[key]
         _log.warning("%d of %d completions came in time; they are judged alone", len(group), self._size)
         self._judge(group)
 

@@ -234,7 +234,10 @@ def _transient(status: int, details: str, quote: str, *, address: str, wait: flo
 
 def _final(status: int, details: str, quote: str, *, address: str, model: str) -> ModelError:
     if status in {401, 403}:
-        return AccessError(f"{address} refused the API key, status {status}{quote}: give one it accepts")
+        return AccessError(
+            f"{address} refused the API key, status {status}{quote}: set CAPS_API_KEY to a valid key, or "
+            "CAPS_JUDGE_API_KEY for a judge on a server of its own"
+        )
     if status == 402:
         return AccessError(f"{address} requires payment{quote}: top up the account, or use another one")
     if status == 413 or _TOO_LONG.search(details):
