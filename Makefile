@@ -69,8 +69,8 @@ soak: $(VENV)/.dev       ## Load, faults, kills and restarts for MINUTES=30; the
 peers: $(VENV)/.dev      ## The whole job beside other tools (network, some minutes)
 	$(BIN)/python benchmarks/peers.py --markdown
 
-growth: $(VENV)/.dev     ## How the job grows with candidates, problems, connections; draws its pictures
-	$(BIN)/python benchmarks/growth.py --full --svg docs/images/growth.svg
+growth: $(VENV)/.dev     ## How the job grows with candidates, problems, connections
+	$(BIN)/python benchmarks/growth.py --full
 
 real-judges: $(VENV)/.dev  ## Every strategy on recorded verdicts in DATA=folder
 	$(BIN)/python benchmarks/real_judges.py --data $(DATA)

@@ -2,7 +2,6 @@
 
     python benchmarks/growth.py                 about two minutes
     python benchmarks/growth.py --full          N to 256, 100,000 problems, 512 connections
-    python benchmarks/growth.py --svg FILE      and a picture
     python benchmarks/growth.py --json FILE
 
 * candidates: N from 8 to 256, the live engine against the endpoint of benchmarks/peers, which takes its time
@@ -36,8 +35,6 @@ from caps.core.types import Candidate, Problem, Rating, Solo
 from caps.engines.base import Engine
 from caps.engines.local import LocalEngine
 from caps.judging.recorded import ScriptedJudge
-from caps.reports.charts import lines
-from caps.reports.pictures import svg_text
 from caps.session.parts import make_prepare, make_strategy
 from caps.session.resolve import resolve
 from caps.session.session import open_session
@@ -188,29 +185,10 @@ def told(page: Page, title: str, points: Sequence[Point]) -> None:
     page.table(title, (*heads, "CPU a call, us", "rise, MB", "stall, ms", "busy, s"), rows)
 
 
-def draw(path: Path, sweeps: dict[str, list[Point]]) -> None:
-    """CPU over N, memory over problems, calls a second over connections: a file each."""
-    plots: tuple[tuple[str, str, str, Callable[[Point], float]], ...] = (
-        ("candidates", "n", "CPU a selection, ms", lambda one: 1000 * one.cpu / one.problems),
-        ("problems", "problems", "rise of memory, MB", lambda one: one.memory),
-        ("connections", "connections", "calls a second", lambda one: one.calls / one.seconds),
-    )
-    for sweep, x, label, y in plots:
-        series: dict[str, list[tuple[float, float]]] = {}
-        for one in sweeps.get(sweep, ()):
-            series.setdefault(one.strategy, []).append((getattr(one, x), y(one)))
-        if series:
-            chart = lines(series, f"{label}, by {sweep}", across_name=sweep)
-            path.with_name(f"{path.stem}-{sweep}.svg").write_text(svg_text(chart), "utf-8")
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--full", action="store_true", help="the whole range; some ten minutes")
     options.add_argument("--markdown", action="store_true", help="tables for the documentation")
-    options.add_argument(
-        "--svg", type=Path, metavar="FILE", help="draw what grows, into FILE-candidates.svg and so on"
-    )
     options.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     options.add_argument("--only", nargs="*", default=["candidates", "problems", "connections"])
     given = options.parse_args()
@@ -226,8 +204,6 @@ def main() -> None:
         found[name] = sweeps[name](full=given.full)
         told(page, name.capitalize(), found[name])
     print(page)
-    if given.svg:
-        draw(given.svg, found)
     if given.json:
         rows: dict[str, Any] = {name: [asdict(one) for one in points] for name, points in found.items()}
         given.json.write_text(json.dumps(rows, indent=1) + "\n")

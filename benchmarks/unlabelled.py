@@ -10,8 +10,7 @@ import argparse
 from collections.abc import Sequence
 
 import numpy as np
-from beyond_played import VOTES, Played, contests, paired, rivals, simulated
-from beyond_pools import Pools, read
+from beyond import VOTES, Played, Pools, contests, paired, read_pool, rivals, simulated
 
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
@@ -52,8 +51,7 @@ def play(pools: Pools, judge: JudgeModel, wanted: int) -> tuple[dict[str, Played
             strategies: dict[str, Strategy] = {"unmeasured": Posterior(), NAMES[0]: rivals()[VOTES]}
             strategies |= {name: Posterior(**settings_of(profile)) for name, profile in found.items()}
             strategies |= {"v1-infer": rivals()["v1-infer"]} if seed == 0 else {}
-            seeds = 50 + seed  # other judge seeds for other diagnoses
-            for name, played in contests(own, strategies, judge, seeds, each).items():
+            for name, played in contests(own, strategies, judge, each).items():
                 rows[name].append(played)
             for name, profile in found.items():
                 stated.setdefault(name, []).append(accuracy(profile, Level.FULL))
@@ -71,13 +69,13 @@ def main() -> None:
     given = options.parse_args()
     print("| pool | judge | stated without, with labels |", " | ".join(NAMES), "| without less unmeasured |")
     for path in given.pools:
-        pools = read(path, 16, given.findings)
+        pools = read_pool(path, 16, given.findings)
         for level in given.accuracy:
             played, stated = play(pools, simulated(level, 0.5), given.contests)
             right = " | ".join(f"{played[name].right:.1f}" for name in NAMES)
-            gap, low, high = paired(played["without labels"], played["unmeasured"])
+            gap, half = paired(played["without labels"], played["unmeasured"])
             figures = f"{stated['without labels']:.2f}, {stated['with labels']:.2f}"
-            difference = f"{gap:+.1f} [{low:+.1f}, {high:+.1f}]"
+            difference = f"{gap:+.1f} ±{half:.1f}"
             print(f"| {pools.name} | {level:g} | {figures} | {right} | {difference} |", flush=True)
 
 

@@ -463,8 +463,6 @@ def test_a_study_goes_on_in_its_folder_and_another_is_refused(tmp_path):
     out = tmp_path / "out"
     for _ in range(2):
         assert caps("bench", tmp_path / "study.toml", "--simulate", "--quiet", "--out", out).returncode == 0
-    (out / "study.json").unlink()  # as an earlier version left it
-    assert caps("bench", tmp_path / "study.toml", "--simulate", "--quiet", "--out", out).returncode == 0
     before = tree(out)
     one_sentence(caps("bench", tmp_path / "other.toml", "--simulate", "--out", out), "'study'", "--force")
     assert tree(out) == before

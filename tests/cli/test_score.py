@@ -73,7 +73,7 @@ def test_what_cannot_work_is_refused_before_anything_is_asked(run, server, tmp_p
     cases = write_cases(tmp_path / "cases.jsonl", 1, n=3)
     refusals = {
         ("--reward-api", "sglang"): "needs --set reward_template=FORMAT",
-        ("--set", "reward_template=chatml"): "takes problem and answer apart",
+        ("--set", "reward_template=chatml"): "takes problem and answer separately",
         ("--engine", "batch"): "no Batch API for scores",
     }
     for words, message in refusals.items():
