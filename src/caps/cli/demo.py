@@ -131,7 +131,7 @@ class Shipped:
 
 
 def write_shipped(folder: Path) -> Shipped:
-    """Write the shipped files into a folder; scripts/record_demo.py at commit 6457b7f8 recorded them."""
+    """Write the shipped files into a folder; scripts/record_demo.py at commit 23540313 recorded them."""
     with file_errors(f"--out {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         shipped = Shipped(folder, ())
