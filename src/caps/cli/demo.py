@@ -215,11 +215,16 @@ def _answer(outcome: Outcome, candidate: int) -> str:
     return answer_text(case.candidates[candidate], short=domain_of(case).short_answers)
 
 
+def _probability_and_questions(outcome: Outcome) -> tuple[float, int]:
+    facts = {} if outcome.selection is None else outcome.selection.facts
+    return facts.get("probability", 0.0), len(outcome.judged)
+
+
 def _draw(outcomes: Sequence[Outcome]) -> None:
-    """Draw the right choice that took the most questions, and name the wrong ones."""
+    """Draw the surest right choice, of equals the one with most questions, and name the wrong choices."""
     console = stdout()
     wrong = [outcome.name for outcome in outcomes if not _is_right(outcome)]
-    outcome = max(filter(_is_right, outcomes), key=lambda outcome: len(outcome.judged))
+    outcome = max(filter(_is_right, outcomes), key=_probability_and_questions)
     if outcome.contest is None or outcome.prepared is None:
         return
     candidates = outcome.prepared.case.candidates
